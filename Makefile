@@ -1,0 +1,36 @@
+# The two commands of the README are `make quickstart` and `make test`; each does all of its own set-up.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+ROOT ?= quickstart-data
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: quickstart test lint ui lock clean
+
+quickstart: $(VENV)/.ready
+	$(BIN)/python -m flows.quickstart --root $(ROOT)
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+ui: $(VENV)/.ready
+	$(BIN)/python -m flows.ui
+
+# The marker is written last, so that a set-up that was cut short is done again.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# Resolve the newest versions that pyproject.toml admits, and write them down.
+lock:
+	$(PYTHON) -m venv --clear build/lock
+	build/lock/bin/python -m pip install --quiet '.[dev]'
+	build/lock/bin/python -m pip freeze --exclude datacomp-energon | sed 's/+cpu$$//' > constraints.txt
+
+clean:
+	rm -rf $(VENV) build *.egg-info

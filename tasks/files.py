@@ -1,0 +1,84 @@
+"""Files that are either whole or absent: written under another name, fsynced, then renamed."""
+
+import contextlib
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+TEMPORARY_SUFFIX = ".partial"
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path, staging: Path | None = None) -> Iterator[BinaryIO]:
+    """Open a file for writing that appears under ``path`` only when the block ends without an error.
+
+    ``staging`` is the folder of the temporary file (the target's own by default); it must lie on the
+    same file system. The file's mode follows the umask. Raises OSError as the file system does.
+    """
+    folder = staging or path.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{path.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    fsync_folder(path.parent)
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete the temporary files that a killed run left in ``folder``."""
+    for leftover in folder.glob(f".*{TEMPORARY_SUFFIX}"):
+        leftover.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` atomically."""
+    with atomic_file(path) as file:
+        file.write(data)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value`` as indented JSON with sorted keys and a final newline, atomically."""
+    write_bytes(path, readable_json(value))
+
+
+def readable_json(value: Any) -> bytes:
+    """JSON for files that people read: indent 2, sorted keys, final newline, UTF-8."""
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    # A lone surrogate (a file name that is not UTF-8) becomes the JSON escape that means it.
+    return text.encode("utf-8", "backslashreplace")
+
+
+def canonical_json(value: Any) -> bytes:
+    """JSON for hashing: sorted keys, no white space, ASCII only."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def digest(value: Any) -> str:
+    """SHA-256, in hex, of a JSON value's canonical form."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256, in hex, of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

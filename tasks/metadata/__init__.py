@@ -1,0 +1,1 @@
+"""Fetch and verify the pinned metadata files of a slice."""

@@ -1,0 +1,114 @@
+"""Every setting of the pipeline, declared once: the UI form, the command line and the docs come from here."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, and an unknown name is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def filled_from(self, defaults: dict[str, Any]) -> Self:
+        """A copy in which fields that the caller left out take their value from ``defaults``."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self).model_validate({**defaults, **given})
+
+
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class DownloadSettings(Settings):
+    """How img2dataset fetches the images; the defaults are the tutorial's."""
+
+    downloader: Literal["auto", "current"] = Field(
+        "auto", description="Which downloader environment to use; auto: the one that the slice names."
+    )
+    environment: Path | None = Field(
+        None, description="Folder of the downloader environment, built if missing; null: inside the data root."
+    )
+    processes_count: Positive = Field(16, description="Downloader processes.")
+    thread_count: Positive = Field(128, description="Download threads in each process.")
+    image_size: int = Field(512, ge=16, le=8192, description="Longest side of a stored image, in pixels.")
+    resize_mode: Literal["keep_ratio_largest", "keep_ratio", "center_crop", "border", "no"] = Field(
+        "keep_ratio_largest", description="How img2dataset resizes."
+    )
+    resize_only_if_bigger: bool = Field(True, description="Leave images alone that are smaller than image_size.")
+    encode_format: Literal["jpg"] = Field("jpg", description="Format of stored images; conversion needs jpg.")
+    encode_quality: int = Field(95, ge=1, le=100, description="JPEG quality of stored images.")
+    retries: Count = Field(2, description="Further attempts after a failed one, per URL.")
+    timeout: Positive = Field(10, description="Seconds that one socket operation may take.")
+    number_sample_per_shard: Positive = Field(10_000, description="Attempts in each shard.")
+    blur_faces: bool = Field(True, description="Blur the boxes that face_bboxes names.")
+    oom_shard_count: int = Field(8, ge=5, le=10, description="Digits in a shard's name.")
+    user_agent_token: str | None = Field(
+        None, pattern=r"^[A-Za-z0-9_.-]+$", description="Token added to img2dataset's user agent; opt-out headers may name it."
+    )
+
+
+class GateSettings(Settings):
+    """What the downloaded shards must add up to; null means unchecked."""
+
+    expected_shards: Count | None = Field(None, description="Exact number of completed shards.")
+    expected_attempts: Count | None = Field(None, description="Exact number of attempted URLs, over all shards.")
+    minimum_successes: Count | None = Field(None, description="Least number of successful downloads.")
+
+
+class ConvertSettings(Settings):
+    """How raw samples become training samples."""
+
+    prompt: str = Field("Describe this image.", description="Text of the user turn, after the image.")
+    max_samples_per_tar: Positive = Field(10_000, description="Samples in each output tar.")
+    validation_fraction: float = Field(
+        0.01, ge=0, lt=1, description="Share of samples that go to the val split, chosen by uid."
+    )
+    minimum_train_samples: Count = Field(
+        0, description="Fewer train samples than this fail the conversion; its tars are kept, not indexed."
+    )
+    maximum_samples: Positive | None = Field(None, description="Stop after this many samples; null: take all.")
+    source_dataset: str = Field(
+        "mlfoundations/datacomp_1b", description="Hub repository of the metadata, noted in every sample."
+    )
+    source_revision: str = Field(
+        "086ebeee20d4cc3b3e7c05ae703fcf278ae3a759", description="Its revision, noted in every sample."
+    )
+    exclude_uids: Path | None = Field(
+        None, description="File with one uid a line that must not enter the dataset (takedowns, opt-outs)."
+    )
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt_says_something(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("the prompt is blank; give the text that the user turn should hold")
+        return value
+
+    @field_validator("prompt", "source_dataset", "source_revision")
+    @classmethod
+    def _can_be_written(cls, value: str) -> str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("the text holds characters that cannot be written as UTF-8") from None
+        return value
+
+    @model_validator(mode="after")
+    def _enough_samples_are_possible(self) -> Self:
+        if self.maximum_samples is not None and self.maximum_samples < self.minimum_train_samples:
+            raise ValueError(
+                f"maximum_samples ({self.maximum_samples}) is below minimum_train_samples "
+                f"({self.minimum_train_samples}): no conversion could pass; raise the first or lower the second"
+            )
+        return self
+
+
+class CheckSettings(Settings):
+    """How the prepared dataset is checked."""
+
+    batch_size: Positive = Field(16, description="Samples that the loader yields at a time.")
+    verify: Literal["changed", "full"] = Field(
+        "changed", description="changed: trust noted hashes of unchanged files; full: hash every tar again."
+    )
