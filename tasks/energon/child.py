@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import tasks
-from tasks.errors import DatasetError
+from tasks.errors import DatasetError, TransientError
 
 QUOTED_LINES = 8
 
@@ -23,7 +23,7 @@ def run_child(module: str, request: dict[str, Any], log: Path) -> dict[str, Any]
 
     What the process prints goes to ``log``. It has its own process group, which ends with it, with this
     call and with this process, however that dies. Raises DatasetError, with the log's last lines, if the
-    process fails or gives no answer.
+    process fails or gives no answer; TransientError if a signal ended it (memory, a machine going down).
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="energon-") as folder:
@@ -32,6 +32,11 @@ def run_child(module: str, request: dict[str, Any], log: Path) -> dict[str, Any]
         status = _run([sys.executable, "-P", "-m", module, str(question), str(answer)], log)
         if status == 0 and answer.exists():
             return dict(json.loads(answer.read_bytes()))
+    if status < 0:
+        raise TransientError(
+            f"{module} was ended by signal {-status} (often: not enough memory); the last lines of {log}:\n"
+            f"{last_lines(log)}"
+        )
     raise DatasetError(
         f"Energon ended with exit status {status} before its work was done ({module}); "
         f"the last lines of {log}:\n{last_lines(log)}"
