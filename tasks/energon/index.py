@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from tasks.energon import meta
 from tasks.energon.child import run_child
 from tasks.energon.manifest import META, PREPARE, SPLITS, Manifest, read_manifest
-from tasks.energon.tars import check_tars, repeated_key
+from tasks.energon.tars import check_tars, diagnose
 from tasks.errors import DatasetError
 from tasks.files import write_bytes
 from tasks.fingerprints import Fingerprint, Fingerprints, Verify
@@ -123,10 +123,8 @@ def _index(dataset_dir: Path, manifest: Manifest) -> None:
     try:
         run_child("tasks.energon.prepare_child", request, dataset_dir / PREPARE / "energon.log")
     except DatasetError:
-        if repeated := repeated_key(dataset_dir, shards):
-            raise DatasetError(
-                f"{dataset_dir}: {repeated}; keys must be unique over all shards. Convert again"
-            ) from None
+        if fault := diagnose(dataset_dir, shards):
+            raise DatasetError(f"{dataset_dir} cannot be indexed: {fault}. Convert again") from None
         raise
     write_bytes(dataset_dir / META / meta.DATASET_FILE, DATASET_YAML)
 

@@ -1,5 +1,6 @@
 """The output tars against the manifest, before Energon sees them: it would skip a damaged one."""
 
+import itertools
 import tarfile
 from pathlib import Path
 
@@ -31,16 +32,22 @@ def _fault(tar: Path, shard: OutputShard, notes: Fingerprints) -> str | None:
     return None
 
 
-def repeated_key(dataset_dir: Path, shards: list[str]) -> str | None:
-    """The first sample key that two places of the shards share, with their names; None if there is none."""
+def diagnose(dataset_dir: Path, shards: list[str]) -> str | None:
+    """What in the tars makes Energon stop, after it did: a tar that is none, or a key that returns."""
     seen: dict[str, str] = {}
     for shard in shards:
-        last = None
-        with tarfile.open(dataset_dir / shard) as tar:
-            for member in tar:
-                key = member.name.partition(".")[0]
-                if key != last and key in seen:
-                    return f"key {key} in {seen[key]} and again in {shard}"
-                seen[key] = shard
-                last = key
+        try:
+            keys = _keys(dataset_dir / shard)
+        except tarfile.TarError as error:
+            return f"{shard} cannot be read as a tar ({error})"
+        for key in keys:
+            if key in seen:
+                return f"key {key} in {seen[key]} and again in {shard}; keys must be unique over all shards"
+            seen[key] = shard
     return None
+
+
+def _keys(tar: Path) -> list[str]:
+    """The key of each group of neighbouring members: what precedes the first dot of their names."""
+    with tarfile.open(tar, "r:") as members:
+        return [key for key, _ in itertools.groupby(member.name.partition(".")[0] for member in members)]
