@@ -115,14 +115,10 @@ def vertical_gradient(size: Size, stops: Sequence[Colour]) -> Image.Image:
 
 def grid(size: Size) -> tuple[np.ndarray, np.ndarray]:
     """Column (1 x width) and row (height x 1) coordinates in pixels, to be broadcast against each other."""
-    return np.arange(size[0], dtype=np.float32).reshape(1, -1), np.arange(size[1], dtype=np.float32).reshape(
-        -1, 1
-    )
+    return np.arange(size[0], dtype=np.float32).reshape(1, -1), np.arange(size[1], dtype=np.float32).reshape(-1, 1)
 
 
-def glow(
-    canvas: Image.Image, centre: tuple[float, float], radius: float, colour: Colour, strength: float
-) -> None:
+def glow(canvas: Image.Image, centre: tuple[float, float], radius: float, colour: Colour, strength: float) -> None:
     """Lighten a round patch of ``canvas``, most at its centre; ``strength`` is from 0 to 1."""
     side = max(2, round(2 * radius))
     # The stock gradient is 0 in the middle, 181 at the middle of each edge and 255 in the corners.
@@ -141,9 +137,7 @@ def disc(draw: ImageDraw.ImageDraw, centre: tuple[float, float], radius: float, 
 def reflect(canvas: Image.Image, shore: int, water: Colour, noise: np.random.Generator) -> None:
     """Fill ``canvas`` below row ``shore`` with a rippled mirror image of what lies above it."""
     width, height = canvas.size
-    above = canvas.crop((0, max(0, 2 * shore - height), width, shore)).transpose(
-        Image.Transpose.FLIP_TOP_BOTTOM
-    )
+    above = canvas.crop((0, max(0, 2 * shore - height), width, shore)).transpose(Image.Transpose.FLIP_TOP_BOTTOM)
     pixels = np.asarray(above.resize((width, height - shore)))
     rows = np.arange(height - shore)
     drift = np.sin(rows * 0.35 + noise.random(len(rows)) * 0.8) * (2 + rows * 0.03)

@@ -53,9 +53,7 @@ def fractal(dice: random.Random) -> Picture:
     return Picture(size, caption, partial(_paint_fractal, size, JULIA_SETS[name], zoom, turn, _stops(names)))
 
 
-def _paint_fractal(
-    size: Size, constant: complex, zoom: float, turn: float, stops: list[Colour]
-) -> Image.Image:
+def _paint_fractal(size: Size, constant: complex, zoom: float, turn: float, stops: list[Colour]) -> Image.Image:
     small = scaled(size, min(1, FRACTAL_WIDTH / size[0]))
     x, y = grid(small)
     reach = 2 * zoom / min(small)
@@ -129,9 +127,7 @@ def waves(dice: random.Random) -> Picture:
     return Picture(size, caption, partial(_paint_waves, size, points, _stops(names)))
 
 
-def _paint_waves(
-    size: Size, points: tuple[tuple[float, float, float], ...], stops: list[Colour]
-) -> Image.Image:
+def _paint_waves(size: Size, points: tuple[tuple[float, float, float], ...], stops: list[Colour]) -> Image.Image:
     x, y = grid(size)
     height = np.zeros((size[1], size[0]), np.float32)
     for across, down, length in points:
@@ -167,9 +163,7 @@ def _paint_flower(size: Size, petals: int, rings: int, stops: list[Colour]) -> I
     return canvas.reduce(FINE)
 
 
-def _petal(
-    centre: tuple[float, float], length: float, angle: float, half_width: float
-) -> list[tuple[float, float]]:
+def _petal(centre: tuple[float, float], length: float, angle: float, half_width: float) -> list[tuple[float, float]]:
     sides = [(t, half_width * math.sin(math.pi * t) ** 0.7) for t in np.linspace(0.1, 1, 10)]
     outline = sides + [(t, -bend) for t, bend in reversed(sides)]
     return [
@@ -178,9 +172,7 @@ def _petal(
     ]
 
 
-def _draw_florets(
-    draw: ImageDraw.ImageDraw, centre: tuple[float, float], reach: float, heart: Colour
-) -> None:
+def _draw_florets(draw: ImageDraw.ImageDraw, centre: tuple[float, float], reach: float, heart: Colour) -> None:
     disc(draw, centre, reach, mix(heart, COLOURS["charcoal"], 0.55))
     golden_angle, florets = math.pi * (3 - math.sqrt(5)), 140
     for number in range(florets):

@@ -89,9 +89,7 @@ def _face_box(size: Size, number: int, count: int) -> Box:
     return middle - half, top, middle + half, top + tall / height
 
 
-def _paint_portrait(
-    size: Size, people: tuple[Person, ...], faces: tuple[Box, ...], ground: Colour
-) -> Image.Image:
+def _paint_portrait(size: Size, people: tuple[Person, ...], faces: tuple[Box, ...], ground: Colour) -> Image.Image:
     width, height = scaled(size, FINE)
     canvas = vertical_gradient((width, height), [mix(ground, WHITE, 0.55), mix(ground, (20, 20, 30), 0.25)])
     draw = ImageDraw.Draw(canvas)
@@ -106,14 +104,10 @@ def _draw_person(draw: ImageDraw.ImageDraw, person: Person, face: Box, height: i
     hair, shade = HAIRS[person.hair], mix(person.skin, (60, 30, 30), 0.25)
     _draw_hair_behind(draw, person, face)
     shirt = (left - 0.22 * wide, bottom + 0.1 * tall, right + 0.22 * wide, height + 0.6 * tall)
-    draw.rectangle(
-        (left + 0.34 * wide, bottom - 0.2 * tall, right - 0.34 * wide, bottom + 0.2 * tall), fill=shade
-    )
+    draw.rectangle((left + 0.34 * wide, bottom - 0.2 * tall, right - 0.34 * wide, bottom + 0.2 * tall), fill=shade)
     draw.ellipse(shirt, fill=COLOURS[person.clothes])
     draw.ellipse((left, top, right, bottom), fill=person.skin)
-    draw.chord(
-        (left - 0.02 * wide, top - 0.06 * tall, right + 0.02 * wide, top + 0.62 * tall), 190, 350, fill=hair
-    )
+    draw.chord((left - 0.02 * wide, top - 0.06 * tall, right + 0.02 * wide, top + 0.62 * tall), 190, 350, fill=hair)
     _draw_features(draw, person, face, shade)
     if person.hat:
         _draw_hat(draw, person, face)
@@ -154,9 +148,7 @@ def _draw_features(draw: ImageDraw.ImageDraw, person: Person, face: Box, shade: 
     if person.smiles:
         draw.chord(mouth, 10, 170, fill=(176, 56, 62))
     else:
-        draw.line(
-            (mouth[0], top + 0.78 * tall, mouth[2], top + 0.78 * tall), fill=(150, 60, 60), width=2 * line
-        )
+        draw.line((mouth[0], top + 0.78 * tall, mouth[2], top + 0.78 * tall), fill=(150, 60, 60), width=2 * line)
 
 
 def _draw_hat(draw: ImageDraw.ImageDraw, person: Person, face: Box) -> None:

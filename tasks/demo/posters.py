@@ -83,9 +83,7 @@ def _draw_band(draw: ImageDraw.ImageDraw, shape: str, size: Size, ink: Colour) -
                 fill=colour,
             )
         else:
-            draw.polygon(
-                [(x, height * 0.96), (x + step, height * 0.96), (x + step / 2, height * 0.74)], fill=colour
-            )
+            draw.polygon([(x, height * 0.96), (x + step, height * 0.96), (x + step / 2, height * 0.74)], fill=colour)
 
 
 def _draw_line(

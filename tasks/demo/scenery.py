@@ -75,9 +75,7 @@ def _paint_landscape(size: Size, sky: Sky, ground: str, ridges: int, seed: int) 
     for ridge in range(ridges):
         nearness = (ridge + 1) / ridges
         line = _ridge_line(width, noise, height * (0.42 + 0.24 * nearness), height * 0.06)
-        draw.polygon(
-            [(0, height), *line, (width, height)], fill=mix(sky.stops[-1], tint, 0.25 + 0.6 * nearness)
-        )
+        draw.polygon([(0, height), *line, (width, height)], fill=mix(sky.stops[-1], tint, 0.25 + 0.6 * nearness))
     _paint_ground(canvas, shore, sky, ground, noise)
     return canvas.reduce(FINE)
 
@@ -95,14 +93,11 @@ def _paint_sky(size: Size, sky: Sky, seed: int) -> Image.Image:
     return canvas
 
 
-def _ridge_line(
-    width: int, noise: np.random.Generator, middle: float, swing: float
-) -> list[tuple[float, float]]:
+def _ridge_line(width: int, noise: np.random.Generator, middle: float, swing: float) -> list[tuple[float, float]]:
     x = np.linspace(0, 1, 80)
-    line = sum(
-        np.sin(x * math.tau * wave * noise.uniform(0.6, 1.4) + noise.uniform(0, math.tau)) / wave**1.1
-        for wave in (1, 2, 4, 8, 16)
-    )
+    line = np.zeros_like(x)
+    for wave in (1, 2, 4, 8, 16):
+        line += np.sin(x * math.tau * wave * noise.uniform(0.6, 1.4) + noise.uniform(0, math.tau)) / wave**1.1
     return list(zip((x * width).tolist(), (middle - swing * line).tolist(), strict=True))
 
 
@@ -127,9 +122,7 @@ def _paint_pines(canvas: Image.Image, shore: int, colour: Colour, noise: np.rand
             tall = height * noise.uniform(0.12, 0.24)
             for tier in range(3):
                 top, half = foot - tall * (1 - 0.25 * tier), tall * (0.12 + 0.05 * tier)
-                draw.polygon(
-                    [(x, top), (x - half, top + tall * 0.45), (x + half, top + tall * 0.45)], fill=shade
-                )
+                draw.polygon([(x, top), (x - half, top + tall * 0.45), (x + half, top + tall * 0.45)], fill=shade)
 
 
 def _paint_meadow(canvas: Image.Image, shore: int, colour: Colour, noise: np.random.Generator) -> None:
@@ -254,9 +247,7 @@ def planet(dice: random.Random) -> Picture:
     return Picture(size, caption, partial(_paint_planet, size, pair, ringed, moons, dice.getrandbits(32)))
 
 
-def _paint_planet(
-    size: Size, pair: tuple[Colour, Colour], ringed: bool, moons: int, seed: int
-) -> Image.Image:
+def _paint_planet(size: Size, pair: tuple[Colour, Colour], ringed: bool, moons: int, seed: int) -> Image.Image:
     dice, (width, height) = random.Random(seed), scaled(size, FINE)
     canvas = vertical_gradient((width, height), [(8, 8, 24), (26, 18, 52), (10, 12, 34)])
     draw, centre, radius = ImageDraw.Draw(canvas), (width / 2, height / 2), min(width, height) * 0.28
