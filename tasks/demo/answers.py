@@ -37,8 +37,8 @@ def answer(path: str) -> Answer:
     """What to answer to a GET for ``path`` (percent-decoded); 404 for what the demo's web does not hold.
 
     Paths are ``/<format>/<kind>/<number>.<extension>``, ``/shape/<width>x<height>/<number>.jpg``,
-    ``/fault/<fault>/<number>.jpg``, ``/moved/<kind>/<number>.jpg``, ``/no-ai/…``, ``/my pictures/…``, ``/bilder-für-alle/…`` and
-    ``/not-available/<number>.jpg``.
+    ``/fault/<fault>/<number>.jpg``, ``/not-available/<number>.jpg``, and ``<kind>/<number>.jpg`` in the folders
+    ``/moved``, ``/no-ai``, ``/my pictures`` and ``/bilder-für-alle``.
     """
     folders, _, name = path.strip("/").rpartition("/")
     stem, _, extension = name.partition(".")
