@@ -3,11 +3,13 @@
 import random
 from collections.abc import Callable
 
+from tasks.demo.cities import city
 from tasks.demo.drawing import Picture
 from tasks.demo.patterns import flower, fractal, mosaic, waves
 from tasks.demo.people import portrait
+from tasks.demo.planets import planet
 from tasks.demo.posters import poster
-from tasks.demo.scenery import balloons, city, landscape, planet
+from tasks.demo.scenery import balloons, landscape
 
 PAINTERS: dict[str, Callable[[random.Random], Picture]] = {
     "landscape": landscape,

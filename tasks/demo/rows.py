@@ -2,13 +2,10 @@
 
 import hashlib
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tasks.demo.answers import SHAPES
 from tasks.demo.captions import odd_captions
 from tasks.demo.drawing import Box
-from tasks.demo.formats import FORMATS
 from tasks.demo.pictures import kind_of, picture
 
 SEED = 20260724
@@ -19,43 +16,39 @@ TWICE_PER_FILE = 3
 NOBODY = "http://127.0.0.1:1"
 """Nobody listens on port 1, so a connection is refused at once."""
 
-FAULT_ROWS: dict[str, int] = {
-    "404": 190,
-    "403": 20,
-    "410": 20,
-    "500": 30,
-    "503": 30,
-    "html": 60,
-    "empty": 10,
-    "slow": 4,
-    "cut": 20,
-    "cut-unannounced": 20,
-    "reset": 20,
+SPECIAL_ROWS: dict[str, int] = {
+    "/fault/403/{number}.jpg": 20,
+    "/fault/404/{number}.jpg": 190,
+    "/fault/410/{number}.jpg": 20,
+    "/fault/500/{number}.jpg": 30,
+    "/fault/503/{number}.jpg": 30,
+    "/fault/html/{number}.jpg": 60,
+    "/fault/empty/{number}.jpg": 10,
+    "/fault/slow/{number}.jpg": 4,
+    "/fault/cut/{number}.jpg": 20,
+    "/fault/cut-unannounced/{number}.jpg": 20,
+    "/fault/reset/{number}.jpg": 20,
+    NOBODY + "/jpeg/{kind}/{number}.jpg": 30,
+    "/my pictures/{kind}/{number}.jpg": 8,
+    "/bilder-für-alle/{kind}/{number}.jpg": 8,
+    "/no-ai/{kind}/{number}.jpg": 20,
+    "/moved/{kind}/{number}.jpg": 20,
+    "/not-available/{number}.jpg": 25,
+    "/progressive/{kind}/{number}.jpg": 30,
+    "/grey/{kind}/{number}.jpg": 25,
+    "/cmyk/{kind}/{number}.jpg": 15,
+    "/rotated/{kind}/{number}.jpg": 15,
+    "/png/{kind}/{number}.png": 40,
+    "/palette/{kind}/{number}.png": 15,
+    "/png16/{kind}/{number}.png": 10,
+    "/webp/{kind}/{number}.webp": 40,
+    "/gif/{kind}/{number}.gif": 20,
+    "/shape/1x1/{number}.jpg": 3,
+    "/shape/16x16/{number}.jpg": 3,
+    "/shape/2000x8/{number}.jpg": 3,
+    "/shape/6x1200/{number}.jpg": 3,
 }
-"""URLs that answer, but not with a whole picture."""
-FORMAT_ROWS: dict[str, int] = {
-    "progressive": 30,
-    "grey": 25,
-    "cmyk": 15,
-    "rotated": 15,
-    "png": 40,
-    "palette": 15,
-    "png16": 10,
-    "webp": 40,
-    "gif": 20,
-}
-"""Pictures that are no plain JPEG."""
-SHAPE_ROWS = 3
-"""Pictures of each odd shape."""
-OTHER_ROWS: dict[str, int] = {
-    "moved": 20,
-    "no-ai": 20,
-    "my pictures": 8,
-    "bilder-für-alle": 8,
-    "not-available": 25,
-    "refused": 30,
-}
-"""Redirects, opt-outs, URLs with a space or an umlaut, one notice under many URLs, hosts that are down."""
+"""How many rows have which kind of URL; all others are plain JPEGs. What each URL answers: tasks/demo/answers.py."""
 
 
 @dataclass(frozen=True)
@@ -87,36 +80,20 @@ def demo_rows() -> list[list[Row]]:
 
 
 def _all_rows() -> list[Row]:
-    special = [_row(number, path) for number, path in enumerate(_special_paths())]
-    missing = sum(FILE_ROWS) - TWICE_PER_FILE * len(FILE_ROWS) - len(special)
-    numbers = range(len(special), len(special) + missing)
-    plain = [_row(number, f"/jpeg/{kind_of(number)}/{number}.jpg") for number in numbers]
+    templates = [template for template, count in SPECIAL_ROWS.items() for _ in range(count)]
+    different = sum(FILE_ROWS) - TWICE_PER_FILE * len(FILE_ROWS)
+    templates += ["/jpeg/{kind}/{number}.jpg"] * (different - len(templates))
+    rows = [_row(number, template) for number, template in enumerate(templates)]
+    # The last rows are plain pictures: an odd caption shall not be lost with a picture that fails.
     odd = odd_captions()
-    return special + [replace(row, text=text) for row, text in zip(plain, odd, strict=False)] + plain[len(odd) :]
+    return rows[: -len(odd)] + [replace(row, text=text) for row, text in zip(rows[-len(odd) :], odd, strict=True)]
 
 
-def _special_paths() -> Iterator[str]:
-    """The path of every row that is not a plain picture; a row's number is its place in this order."""
-    makers = {
-        **{f"/fault/{fault}/{{number}}.jpg": count for fault, count in FAULT_ROWS.items()},
-        **{f"/{name}/{{kind}}/{{number}}.{FORMATS[name].extension}": count for name, count in FORMAT_ROWS.items()},
-        **{f"/shape/{shape}/{{number}}.jpg": SHAPE_ROWS for shape in SHAPES},
-        **{_other_path(name): count for name, count in OTHER_ROWS.items()},
-    }
-    templates = [template for template, count in makers.items() for _ in range(count)]
-    for number, template in enumerate(templates):
-        yield template.format(kind=kind_of(number), number=number)
-
-
-def _other_path(name: str) -> str:
-    if name == "refused":
-        return NOBODY + "/jpeg/{kind}/{number}.jpg"
-    return f"/{name}/{{number}}.jpg" if name == "not-available" else f"/{name}/{{kind}}/{{number}}.jpg"
-
-
-def _row(number: int, path: str) -> Row:
-    shown = picture(kind_of(number), number)
+def _row(number: int, template: str) -> Row:
+    kind = kind_of(number)
+    shown = picture(kind, number)
     uid = hashlib.sha256(f"datacomp-energon demo {number}".encode()).hexdigest()[:32]
+    path = template.format(kind=kind, number=number)
     return Row(uid, path, shown.caption, shown.size, shown.faces)
 
 

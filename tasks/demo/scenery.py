@@ -1,4 +1,4 @@
-"""Painters of places: landscapes, cities, balloons in the sky, planets."""
+"""Painters of the open country: landscapes, balloons in the sky."""
 
 import math
 import random
@@ -20,12 +20,10 @@ from tasks.demo.drawing import (
     any_size,
     disc,
     glow,
-    grid,
     mix,
     reflect,
     scaled,
     vertical_gradient,
-    with_article,
 )
 
 
@@ -68,19 +66,20 @@ def landscape(dice: random.Random) -> Picture:
 
 
 def _paint_landscape(size: Size, sky: Sky, ground: str, ridges: int, seed: int) -> Image.Image:
-    canvas, noise = _paint_sky(scaled(size, FINE), sky, seed), np.random.default_rng(seed)
+    canvas, noise = paint_sky(scaled(size, FINE), sky, seed), np.random.default_rng(seed)
     width, height = canvas.size
     draw, shore = ImageDraw.Draw(canvas), round(height * 0.68)
     tint = mix(GROUNDS[ground], sky.stops[0], 0.45)
     for ridge in range(ridges):
         nearness = (ridge + 1) / ridges
-        line = _ridge_line(width, noise, height * (0.42 + 0.24 * nearness), height * 0.06)
+        line = ridge_line(width, noise, height * (0.42 + 0.24 * nearness), height * 0.06)
         draw.polygon([(0, height), *line, (width, height)], fill=mix(sky.stops[-1], tint, 0.25 + 0.6 * nearness))
     _paint_ground(canvas, shore, sky, ground, noise)
     return canvas.reduce(FINE)
 
 
-def _paint_sky(size: Size, sky: Sky, seed: int) -> Image.Image:
+def paint_sky(size: Size, sky: Sky, seed: int) -> Image.Image:
+    """A sky of ``size`` pixels with its sun or moon, and stars when it is dark."""
     dice, (width, height) = random.Random(seed), size
     canvas = vertical_gradient(size, sky.stops)
     draw = ImageDraw.Draw(canvas)
@@ -93,7 +92,8 @@ def _paint_sky(size: Size, sky: Sky, seed: int) -> Image.Image:
     return canvas
 
 
-def _ridge_line(width: int, noise: np.random.Generator, middle: float, swing: float) -> list[tuple[float, float]]:
+def ridge_line(width: int, noise: np.random.Generator, middle: float, swing: float) -> list[tuple[float, float]]:
+    """Points of an uneven line from the left edge to the right one, around row ``middle``."""
     x = np.linspace(0, 1, 80)
     line = np.zeros_like(x)
     for wave in (1, 2, 4, 8, 16):
@@ -127,7 +127,7 @@ def _paint_pines(canvas: Image.Image, shore: int, colour: Colour, noise: np.rand
 
 def _paint_meadow(canvas: Image.Image, shore: int, colour: Colour, noise: np.random.Generator) -> None:
     draw, (width, height) = ImageDraw.Draw(canvas), canvas.size
-    line = _ridge_line(width, noise, shore, height * 0.012)
+    line = ridge_line(width, noise, shore, height * 0.012)
     draw.polygon([(0, height), *line, (width, height)], fill=colour)
     blooms = [COLOURS[name] for name in ("crimson", "golden", "white", "violet", "pink")]
     for y in np.sort(noise.uniform(shore + height * 0.03, height, 160)):
@@ -141,55 +141,8 @@ def _paint_dunes(canvas: Image.Image, shore: int, colour: Colour, noise: np.rand
     draw, (width, height) = ImageDraw.Draw(canvas), canvas.size
     for dune in range(4):
         middle = shore + (height - shore) * dune / 4
-        line = _ridge_line(width, noise, middle, height * 0.03)
+        line = ridge_line(width, noise, middle, height * 0.03)
         draw.polygon([(0, height), *line, (width, height)], fill=mix(colour, WHITE, 0.35 - 0.1 * dune))
-
-
-def city(dice: random.Random) -> Picture:
-    """A skyline with lit windows; half of them stand on a river that mirrors them."""
-    size, sky, towers, river = any_size(dice), dice.choice(SKIES), dice.randint(7, 16), dice.random() < 0.5
-    where = "mirrored in the river" if river else "seen from the street"
-    caption = f"A city skyline of {a_few(towers, 'tower')} with lit windows at {sky.name}, {where}"
-    return Picture(size, caption, partial(_paint_city, size, sky, towers, river, dice.getrandbits(32)))
-
-
-def _paint_city(size: Size, sky: Sky, towers: int, river: bool, seed: int) -> Image.Image:
-    canvas, dice = _paint_sky(scaled(size, FINE), sky, seed), random.Random(seed + 1)
-    width, height = canvas.size
-    draw, street = ImageDraw.Draw(canvas), round(height * (0.72 if river else 0.98))
-    haze, stone = mix(sky.stops[-1], sky.stops[0], 0.5), mix(sky.stops[0], (12, 14, 24), 0.65)
-    for _ in range(towers * 2):
-        left, top = dice.uniform(-0.05, 1) * width, street - dice.uniform(0.2, 0.5) * height
-        draw.rectangle((left, top, left + width * 0.07, street), fill=haze)
-    draw.rectangle((0, street, width, height), fill=mix(stone, (0, 0, 0), 0.5))
-    for number in range(towers):
-        wide, tall = width / towers * dice.uniform(0.75, 0.98), height * dice.uniform(0.18, 0.55)
-        _draw_tower(
-            draw,
-            dice,
-            (number * width / towers, street - tall, wide, tall),
-            mix(stone, haze, dice.uniform(0, 0.3)),
-        )
-    if river:
-        reflect(canvas, street, stone, np.random.default_rng(seed))
-    return canvas.reduce(FINE)
-
-
-def _draw_tower(
-    draw: ImageDraw.ImageDraw, dice: random.Random, place: tuple[float, float, float, float], stone: Colour
-) -> None:
-    left, top, wide, tall = place
-    draw.rectangle((left, top, left + wide, top + tall), fill=stone)
-    if dice.random() < 0.3:
-        draw.line((left + wide / 2, top, left + wide / 2, top - tall * 0.2), fill=stone, width=2 * FINE)
-    columns, rows = min(6, max(2, round(wide / (7 * FINE)))), min(22, max(3, round(tall / (9 * FINE))))
-    across, down = wide / columns, tall / rows
-    for column in range(columns):
-        for row in range(rows):
-            if dice.random() < 0.45:
-                x, y = left + (column + 0.25) * across, top + (row + 0.3) * down
-                light = mix((255, 214, 120), (255, 246, 214), dice.random())
-                draw.rectangle((x, y, x + across * 0.5, y + down * 0.4), fill=light)
 
 
 def balloons(dice: random.Random) -> Picture:
@@ -202,11 +155,11 @@ def balloons(dice: random.Random) -> Picture:
 
 
 def _paint_balloons(size: Size, sky: Sky, count: int, pair: tuple[Colour, Colour], seed: int) -> Image.Image:
-    canvas, dice = _paint_sky(scaled(size, FINE), sky, seed), random.Random(seed + 1)
+    canvas, dice = paint_sky(scaled(size, FINE), sky, seed), random.Random(seed + 1)
     noise, (width, height) = np.random.default_rng(seed), canvas.size
     draw = ImageDraw.Draw(canvas)
     for depth in range(2):
-        line = _ridge_line(width, noise, height * (0.84 + 0.06 * depth), height * 0.03)
+        line = ridge_line(width, noise, height * (0.84 + 0.06 * depth), height * 0.03)
         green = mix((86, 140, 80), sky.stops[-1], 0.4 - 0.25 * depth)
         draw.polygon([(0, height), *line, (width, height)], fill=green)
     columns = dice.sample(range(count), count)
@@ -235,63 +188,3 @@ def _draw_balloon(
     for stripe, share in enumerate((1, 0.78, 0.54, 0.3, 0.1)):
         draw.ellipse((x - radius * share, y - radius, x + radius * share, y + radius), fill=pair[stripe % 2])
     draw.rectangle((x - radius * 0.16, basket, x + radius * 0.16, basket + radius * 0.24), fill=(112, 72, 40))
-
-
-def planet(dice: random.Random) -> Picture:
-    """A banded planet among stars; some have a ring, some moons."""
-    size, names, ringed, moons = any_size(dice), any_colours(dice, 2), dice.random() < 0.5, dice.randint(0, 3)
-    extras = ("with a bright ring and " if ringed else "with ") + a_few(moons, "moon")
-    globe = f"{with_article(names[0]).capitalize()} planet with {names[1]} bands"
-    caption = f"{globe}, {extras}, among the stars"
-    pair = COLOURS[names[0]], COLOURS[names[1]]
-    return Picture(size, caption, partial(_paint_planet, size, pair, ringed, moons, dice.getrandbits(32)))
-
-
-def _paint_planet(size: Size, pair: tuple[Colour, Colour], ringed: bool, moons: int, seed: int) -> Image.Image:
-    dice, (width, height) = random.Random(seed), scaled(size, FINE)
-    canvas = vertical_gradient((width, height), [(8, 8, 24), (26, 18, 52), (10, 12, 34)])
-    draw, centre, radius = ImageDraw.Draw(canvas), (width / 2, height / 2), min(width, height) * 0.28
-    for _ in range(140):
-        spot = dice.uniform(0, width), dice.uniform(0, height)
-        disc(draw, spot, dice.uniform(0.4, 1.3) * FINE, mix((40, 40, 80), WHITE, dice.random()))
-    glow(canvas, centre, radius * 1.7, pair[0], 0.5)
-    for number in range(moons):
-        angle = math.tau * (number + dice.random()) / moons
-        spot = width / 2 + width * 0.42 * math.cos(angle), height / 2 + height * 0.42 * math.sin(angle)
-        disc(draw, spot, radius * dice.uniform(0.08, 0.16), mix(pair[1], WHITE, 0.6))
-    ring = mix(pair[1], WHITE, 0.5) if ringed else None
-    _draw_ring(draw, centre, radius, ring, 180, 360)
-    _paste_globe(canvas, centre, round(radius), pair, dice.uniform(2.5, 7))
-    _draw_ring(draw, centre, radius, ring, 0, 180)
-    return canvas.reduce(FINE)
-
-
-def _draw_ring(
-    draw: ImageDraw.ImageDraw,
-    centre: tuple[float, float],
-    radius: float,
-    ring: Colour | None,
-    start: int,
-    end: int,
-) -> None:
-    if ring is None:
-        return
-    for share in (1.35, 1.5, 1.62):
-        wide, flat = radius * share, radius * share * 0.28
-        box = (centre[0] - wide, centre[1] - flat, centre[0] + wide, centre[1] + flat)
-        draw.arc(box, start, end, fill=mix(ring, (90, 80, 90), share - 1.2), width=round(radius * 0.06))
-
-
-def _paste_globe(
-    canvas: Image.Image, centre: tuple[float, float], radius: int, pair: tuple[Colour, Colour], bands: float
-) -> None:
-    half = max(1, radius // FINE)
-    x, y = ((axis - half) / half for axis in grid((2 * half, 2 * half)))
-    depth = np.sqrt(np.clip(1 - x**2 - y**2, 0, 1))
-    light = np.clip(0.15 + 0.9 * (depth * 0.7 - x * 0.5 - y * 0.5), 0.08, 1)
-    share = 0.5 + 0.5 * np.sin(bands * math.tau * (y / 2 + 0.05 * np.sin(3 * x + 4 * y)))
-    colours = np.array(pair[0]) + (np.array(pair[1]) - np.array(pair[0])) * share[..., None]
-    globe = Image.fromarray((colours * light[..., None]).astype(np.uint8)).resize((2 * radius, 2 * radius))
-    mask = Image.new("L", globe.size)
-    ImageDraw.Draw(mask).ellipse((0, 0, 2 * radius - 1, 2 * radius - 1), fill=255)
-    canvas.paste(globe, (round(centre[0]) - radius, round(centre[1]) - radius), mask)

@@ -62,12 +62,12 @@ class _Server(ThreadingHTTPServer):
         super().__init__(*args)
 
     def server_bind(self) -> None:
-        # Not HTTPServer's: that one asks the name service for the host's name, which may hang without a network.
+        """Bind as HTTPServer does, but without asking for the host's name: that may hang without a network."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.socket.getsockname()[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # A client that goes away is part of the demo; anything else is a fault of ours and is shown.
+        """Pass over clients that went away: they belong here. Anything else is a fault of ours and is shown."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 

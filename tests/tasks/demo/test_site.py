@@ -1,5 +1,8 @@
 """The demo in a data root: a quickstart that is started again finds its port and its metadata."""
 
+import http.client
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -25,6 +28,29 @@ def test_a_second_run_keeps_port_and_metadata(tmp_path: Path) -> None:
         assert content(tmp_path) == before
         with urllib.request.urlopen(f"{second.base_url}/jpeg/flower/8.jpg", timeout=20) as response:
             assert response.status == 200
+
+
+SERVE = """
+import sys, time
+from pathlib import Path
+from tasks.demo.site import demo_web
+with demo_web(Path(sys.argv[1])) as demo:
+    print(demo.base_url, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_run_that_was_killed_amid_a_download_finds_its_port_again(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SERVE, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        base_url = process.stdout.readline().strip()
+        connection = http.client.HTTPConnection(base_url.removeprefix("http://"), timeout=20)
+        connection.request("GET", "/fault/slow/1.jpg")
+        process.kill()
+    with demo_web(tmp_path) as demo:
+        assert demo.base_url == base_url
+    connection.close()
 
 
 def test_the_hub_folder_holds_the_four_pinned_files_and_nothing_else(tmp_path: Path) -> None:
