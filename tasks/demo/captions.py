@@ -7,7 +7,7 @@ LONG_CAPTION_LENGTH = 5000
 """In characters."""
 
 BLANK_CAPTIONS: tuple[str, ...] = ("", "   ", "\t\n ")
-"""Conversion rejects these, and a null caption, as ``empty_caption``."""
+"""Blank by ``str.strip``: conversion rejects them as ``empty_caption``."""
 
 ODD_CAPTIONS: dict[str, tuple[str, ...]] = {
     "Arabic": ("صورة جميلة لمنظر طبيعي عند الغروب", "مدينة مضاءة ليلاً على ضفاف النهر"),
