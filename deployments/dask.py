@@ -18,9 +18,9 @@ _DASK_CONFIG = {
     "distributed.deploy.lost-worker-timeout": "1 hour",
     "distributed.scheduler.no-workers-timeout": "120s",
     "distributed.scheduler.allowed-failures": 3,
+    # Each worker would tell twenty lines of its birth and death; it reads this while it imports Dask.
+    "distributed.nanny.pre-spawn-environ": {"DASK_LOGGING__DISTRIBUTED": "warning"},
 }
-_LOG_LEVEL = logging.WARNING
-"""Of Dask's own log: each worker would tell twenty lines of its birth and death."""
 
 
 def task_runner(profile: ClusterProfile) -> "DaskTaskRunner":
@@ -30,7 +30,7 @@ def task_runner(profile: ClusterProfile) -> "DaskTaskRunner":
     from prefect_dask import DaskTaskRunner
 
     dask.config.set(_DASK_CONFIG)
-    logging.getLogger("distributed").setLevel(_LOG_LEVEL)
+    logging.getLogger("distributed").setLevel(logging.WARNING)
     if isinstance(profile.dask, AddressDask):
         return DaskTaskRunner(address=profile.dask.address)
     return DaskTaskRunner(cluster_class="distributed.LocalCluster", cluster_kwargs=_local_cluster(profile.dask))
@@ -57,7 +57,7 @@ def _local_cluster(dask: LocalDask) -> dict[str, Any]:
         "host": "127.0.0.1",
         "dashboard_address": "127.0.0.1:0",
         "local_directory": tempfile.gettempdir(),
-        "silence_logs": _LOG_LEVEL,
+        "silence_logs": logging.WARNING,
     }
 
 

@@ -14,7 +14,7 @@ from typing import IO
 
 import httpx
 from prefect.events.worker import EventsWorker
-from prefect.logging.handlers import APILogHandler
+from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_URL, PREFECT_SERVER_ALLOW_EPHEMERAL_MODE, temporary_settings
 
 from tasks.errors import PipelineError
@@ -50,7 +50,7 @@ def prefect_api(port: int | None = None) -> Iterator[Api]:
     with _own_server(port) as url, _use(url):
         yield Api(url, own=True)
         # What the run logged must reach the server before it stops.
-        APILogHandler.flush()
+        APILogWorker.drain_all(timeout=_STOP_SECONDS)
         EventsWorker.drain_all(timeout=_STOP_SECONDS)
 
 
