@@ -18,24 +18,25 @@ PAGE = b"<!DOCTYPE html><html><title>Sign in</title><p>Please sign in to use thi
 class Fault:
     """One answer that goes wrong.
 
-    ``status``: any request gets this HTTP status, with the headers given. ``portal``: any request gets a web page, as
-    behind a sign-in page. The others spoil the body of a GET and let a HEAD pass: ``html`` a web page instead
-    of the file, ``cut`` half of the file and then a closed connection, ``flip`` one bit changed,
-    ``stall`` no answer until the hub closes.
+    ``status``: a request gets this HTTP status, with the headers given. ``portal``: it gets a web page, as behind
+    a sign-in page. With ``method`` GET, a HEAD passes. The others spoil the body of a GET and always let a HEAD
+    pass: ``html`` a web page instead of the file, ``cut`` half of the file and then a closed connection, ``flip``
+    one bit changed, ``stall`` no answer until the hub closes.
     """
 
     kind: Literal["status", "portal", "html", "cut", "flip", "stall"]
     status: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
+    method: Literal["any", "GET"] = "any"
 
     def concerns(self, method: str) -> bool:
         """Whether a request of this method meets the fault."""
-        return method == "GET" or self.kind in ("status", "portal")
+        return method == "GET" or (self.method == "any" and self.kind in ("status", "portal"))
 
 
-def busy(status: int, retry_after: str | None = None) -> Fault:
+def busy(status: int, retry_after: str | None = None, method: Literal["any", "GET"] = "any") -> Fault:
     """A hub that asks to come back later: 429 or 503, ``retry_after`` in seconds or as an HTTP date."""
-    return Fault("status", status, {} if retry_after is None else {"Retry-After": retry_after})
+    return Fault("status", status, {} if retry_after is None else {"Retry-After": retry_after}, method)
 
 
 @dataclass

@@ -13,14 +13,14 @@ from pydantic import BaseModel, ConfigDict
 from tasks.errors import MetadataError, TransientError
 from tasks.files import fsync_folder
 from tasks.fingerprints import Fingerprint
-from tasks.metadata.hub import HubBusyError, Source, download
+from tasks.metadata.hub import HubBusyError, Source, download, endpoint
 from tasks.metadata.slices import SliceFile
-from tasks.metadata.verify import byte_problems, fingerprints_in, verify_file
+from tasks.metadata.verify import byte_problems, compare, fingerprints_in, listed, verify_file
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 600.0
-"""How long a busy hub is waited for in all, for one file."""
+PATIENCE_SECONDS = 300.0
+"""How long a busy hub is waited for in all, for one file and one try; the hub counts rates over five minutes."""
 
 LONGEST_PAUSE_SECONDS = 30.0
 """Longest pause where the hub does not say how long it wants to be left alone."""
@@ -100,17 +100,28 @@ def _free_name(path: Path, mark: str) -> Path:
 
 
 def _fetch(job: FetchJob, patience: float) -> None:
-    job.folder.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=_leftover_prefix(job.path), dir=job.folder))
     try:
-        arrived = _download_patiently(job.source, job.pin.name, temporary, patience)
-        verify_file(arrived, job.pin, fingerprints_in(temporary))
-        _publish(arrived, job.path, job.pin)
+        job.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            prefix=_leftover_prefix(job.path), dir=job.folder, ignore_cleanup_errors=True
+        ) as temporary:
+            _fetch_through(Path(temporary), job, patience)
     except FileNotFoundError as error:
         # Someone else put the right file in place and cleared up; a retry finds it.
         raise TransientError(f"{job.path} was fetched by another process at the same time: {error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        raise MetadataError(
+            f"cannot write {job.path}: {error}; make room there, or let this user write there"
+        ) from None
+
+
+def _fetch_through(temporary: Path, job: FetchJob, patience: float) -> None:
+    arrived = _download_patiently(job.source, job.pin.name, temporary, patience)
+    _, problems = compare(arrived, job.pin, fingerprints_in(temporary))
+    if problems:
+        sent = f"what {endpoint()} sent for {job.pin.name} of {job.source.repo_id} is not the pinned file"
+        raise MetadataError(listed(f"{sent}; it was thrown away:", problems))
+    _publish(arrived, job.path, job.pin)
 
 
 def _publish(arrived: Path, path: Path, pin: SliceFile) -> None:

@@ -1,6 +1,5 @@
 """The Hugging Face hub: one download, and what its refusals mean."""
 
-import logging
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,8 +24,6 @@ from huggingface_hub.utils import build_hf_headers, get_session
 
 from tasks.errors import MetadataError, SettingsError, TransientError
 from tasks.metadata.verify import describe_bytes
-
-logger = logging.getLogger(__name__)
 
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
 """HTTP statuses that ask to come back later."""
@@ -67,11 +64,13 @@ def download(source: Source, name: str, folder: Path) -> Path:
     """Download one file into ``folder``, an empty one: the library leaves notes of its own there.
 
     The token is the one that the library finds (HF_TOKEN or a login). HF_HUB_DISABLE_XET=1 in the environment
-    makes it plain HTTP. Raises HubBusyError or TransientError where waiting may help, else MetadataError.
+    makes it plain HTTP. Raises HubBusyError or TransientError where waiting may help, MetadataError where it
+    will not, and OSError if ``folder`` cannot be written.
     """
     hub = endpoint()
     try:
-        # Forced: neither the library's shared cache nor its retries come between us and the hub.
+        # Forced: the library's shared cache is left out, and so are its retries, except for a 429 or a cut
+        # connection in mid-file, which it handles well.
         return Path(
             hf_hub_download(
                 source.repo_id,
@@ -105,20 +104,20 @@ def _real_error(error: BaseException) -> BaseException:
     return error.__cause__ if type(error) is ValueError and error.__cause__ else error
 
 
-def _translated(error: BaseException, hub: str, source: Source, name: str) -> Exception:
+def _translated(error: BaseException, hub: str, source: Source, name: str) -> BaseException:
     where = f"{name} of {source.repo_id} at {hub}"
     if isinstance(error, HfHubHTTPError):
         return _refusal(error, hub, source, name)
     if isinstance(error, OfflineModeIsEnabled):
         return MetadataError(f"cannot fetch {where}: HF_HUB_OFFLINE is set; unset it, {WITHOUT_THE_HUB}")
-    if isinstance(error, FileMetadataError) or "Consistency check failed" in str(error):
-        return _unexpected_answer(error, hub, source, name)
-    if isinstance(error, HTTPError | XetDownloadError | FileNotFoundError):
+    if isinstance(error, OSError) and error.errno:
+        return error
+    if isinstance(error, HTTPError | XetDownloadError):
         return TransientError(
             f"cannot fetch {where}: {type(error).__name__}: {error}; "
             f"check the network, set HF_ENDPOINT to a hub that this machine reaches, {WITHOUT_THE_HUB}"
         )
-    return MetadataError(f"cannot fetch {where}: {error}")
+    return _unexpected_answer(error, hub, source, name)
 
 
 def _refusal(error: HfHubHTTPError, hub: str, source: Source, name: str) -> Exception:
@@ -143,20 +142,24 @@ def _refusal(error: HfHubHTTPError, hub: str, source: Source, name: str) -> Exce
 
 
 def _unexpected_answer(error: BaseException, hub: str, source: Source, name: str) -> Exception:
-    """The answer was not the file that the hub announced: look at what it sends, and say so."""
+    """What came has not the headers of a hub, or not the announced size: look at what is sent, and say so."""
     url = hf_hub_url(source.repo_id, name, repo_type="dataset", revision=source.revision, endpoint=hub)
+    head = _first_bytes(url)
+    if head is not None and not head.startswith(b"PAR1"):
+        return MetadataError(
+            f"{url} does not answer with a Parquet file: {describe_bytes(head)}; "
+            f"check HF_ENDPOINT and the proxy or sign-in page of this network, {WITHOUT_THE_HUB}"
+        )
+    reason = str(error).splitlines()[0]
+    if isinstance(error, FileMetadataError):
+        return MetadataError(f"{hub} does not answer as a hub does: {reason} Check HF_ENDPOINT, {WITHOUT_THE_HUB}")
+    return TransientError(f"{url} did not send what it announced: {reason}")
+
+
+def _first_bytes(url: str) -> bytes | None:
+    """The first bytes that an address answers with; None if it does not answer, or with an error."""
     try:
-        head = _first_bytes(url)
+        with get_session().stream("GET", url, headers=build_hf_headers(), timeout=10) as answer:
+            return next(answer.iter_bytes(200), b"") if answer.status_code == 200 else None
     except HTTPError:
-        head = b"PAR1"
-    if head.startswith(b"PAR1"):
-        return TransientError(f"{url} did not send what it announced: {error}")
-    return MetadataError(
-        f"{url} does not answer with a Parquet file: {describe_bytes(head)}; "
-        f"check HF_ENDPOINT and the proxy or sign-in page of this network, {WITHOUT_THE_HUB}"
-    )
-
-
-def _first_bytes(url: str) -> bytes:
-    with get_session().stream("GET", url, headers=build_hf_headers(), timeout=10) as answer:
-        return next(answer.iter_bytes(200), b"")
+        return None

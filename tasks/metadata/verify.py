@@ -42,17 +42,23 @@ def verify_file(path: Path, pin: SliceFile, fingerprints: Fingerprints) -> Conte
     """
     if not path.is_file():
         raise MetadataError(f"{path} is missing or not a file; fetch the metadata, or put the pinned file there")
+    contents, problems = compare(path, pin, fingerprints)
+    if contents is None or problems:
+        raise MetadataError(listed(f"{path} is not the pinned file:", problems))
+    return contents
+
+
+def compare(path: Path, pin: SliceFile, fingerprints: Fingerprints) -> tuple[Contents | None, list[str]]:
+    """What ``path`` holds (None: it is not Parquet), and where it differs from its pin. Raises OSError."""
     problems = byte_problems(path, pin, fingerprints)
-    try:
-        contents, schema = _read_footer(path)
-    except MetadataError as error:
-        raise MetadataError(_listed(path, [str(error), *problems])) from None
+    footer = _read_footer(path)
+    if footer is None:
+        with path.open("rb") as file:
+            return None, [describe_bytes(file.read(200)), *problems]
+    contents, schema = footer
     if contents.rows != pin.rows:
         problems.append(f"it has {contents.rows} rows, {pin.rows} are pinned")
-    problems += schema_problems(schema)
-    if problems:
-        raise MetadataError(_listed(path, problems))
-    return contents
+    return contents, problems + schema_problems(schema)
 
 
 def byte_problems(path: Path, pin: SliceFile, fingerprints: Fingerprints) -> list[str]:
@@ -107,7 +113,12 @@ def describe_bytes(head: bytes) -> str:
     return f"{kind} (first bytes: {head[:40]!r})"
 
 
-def _read_footer(path: Path) -> tuple[Contents, pa.Schema]:
+def listed(heading: str, problems: list[str]) -> str:
+    """A heading and its problems, one a line."""
+    return "\n  - ".join([heading, *problems])
+
+
+def _read_footer(path: Path) -> tuple[Contents, pa.Schema] | None:
     try:
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
@@ -115,12 +126,7 @@ def _read_footer(path: Path) -> tuple[Contents, pa.Schema]:
             return Contents(rows=file.metadata.num_rows, columns=columns), schema
     # ValueError: a damaged footer may hold names that are not UTF-8.
     except (pa.ArrowException, OSError, ValueError):
-        with path.open("rb") as raw:
-            raise MetadataError(describe_bytes(raw.read(200))) from None
-
-
-def _listed(path: Path, problems: list[str]) -> str:
-    return "\n  - ".join([f"{path} is not the pinned file:", *problems])
+        return None
 
 
 def _is_text(type_: pa.DataType) -> bool:

@@ -1,5 +1,6 @@
 """Fetching from a hub that listens on a real socket: what arrives, what is refused, what is waited for."""
 
+import contextlib
 import logging
 import os
 import pickle
@@ -7,9 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -137,6 +142,20 @@ def test_a_busy_hub_is_waited_for_and_the_log_says_so(
     assert f"answered {status}" in caplog.text and "waiting 1 s" in caplog.text
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_hub_that_turns_busy_between_question_and_download_is_waited_for(
+    tmp_path: Path, serve: ServeHub, pins: list[SliceFile], status: int
+):
+    with serve({"a.parquet": [busy(status, "0", "GET")] * 2}) as hub:
+        assert fetch_file(job(tmp_path, pins[0])).fetched
+    assert hub.requests.count("GET a.parquet") == 3
+
+
+def test_a_busy_hub_that_names_no_time_is_asked_again(tmp_path: Path, serve: ServeHub, pins: list[SliceFile]):
+    with serve({"a.parquet": [busy(503)]}):
+        assert fetch_file(job(tmp_path, pins[0])).fetched
+
+
 def test_a_hub_that_is_busy_longer_than_our_patience_is_an_error_that_a_retry_may_mend(
     tmp_path: Path, serve: ServeHub, pins: list[SliceFile]
 ):
@@ -194,8 +213,10 @@ def test_a_refusal_says_what_to_do(tmp_path: Path, serve: ServeHub, pins: list[S
 
 
 def test_wrong_bytes_from_the_hub_never_reach_the_folder(tmp_path: Path, serve: ServeHub, pins: list[SliceFile]):
-    with serve({"a.parquet": [Fault("flip")]}), pytest.raises(MetadataError, match=f"{pins[0].sha256} is pinned"):
+    with serve({"a.parquet": [Fault("flip")]}) as hub, pytest.raises(MetadataError) as caught:
         fetch_file(job(tmp_path, pins[0]))
+    assert f"what {hub.url} sent for a.parquet" in str(caught.value)
+    assert f"{pins[0].sha256} is pinned" in str(caught.value)
     assert files_in(tmp_path / "metadata") == set()
 
 
@@ -224,6 +245,31 @@ def test_a_file_that_was_a_page_for_a_moment_is_worth_a_retry(tmp_path: Path, se
 def test_a_connection_cut_in_the_middle_ends_in_the_right_bytes(tmp_path: Path, serve: ServeHub, pins: list[SliceFile]):
     with serve({"a.parquet": [Fault("cut")]}):
         assert fetch_file(job(tmp_path, pins[0])).fetched
+
+
+def test_fetched_files_honour_the_umask_of_the_team(tmp_path: Path, serve: ServeHub, pins: list[SliceFile]):
+    before = os.umask(0o002)
+    try:
+        with serve():
+            fetch_file(job(tmp_path, pins[0]))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "metadata" / "a.parquet").stat().st_mode & 0o777 == 0o664
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, serve: ServeHub, pins: list[SliceFile]):
+    (tmp_path / "metadata").write_text("not a folder")
+    with serve(), pytest.raises(MetadataError, match=r"cannot write .*a\.parquet"):
+        fetch_file(job(tmp_path, pins[0]))
+
+
+def test_a_server_that_is_no_hub_is_told_so(tmp_path: Path, pins: list[SliceFile], monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "static" / "datasets" / REPO / "resolve" / REVISION
+    shutil.copytree(tmp_path / "served", folder)
+    with static_server(tmp_path / "static") as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        with pytest.raises(MetadataError, match=f"{url} does not answer as a hub does"):
+            fetch_file(job(tmp_path, pins[0]))
 
 
 def test_a_file_whose_pin_is_wrong_is_not_moved_aside(
@@ -275,6 +321,19 @@ def test_two_fetches_of_one_file_at_a_time_both_end_well(tmp_path: Path, serve: 
 def test_errors_survive_the_way_back_from_a_worker():
     error: PipelineError = pickle.loads(pickle.dumps(HubBusyError("busy", 3.0)))
     assert str(error) == "busy"
+
+
+@contextlib.contextmanager
+def static_server(folder: Path) -> Iterator[str]:
+    """A plain web server: the right files, none of a hub's headers."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def wait_until(happened, seconds: float = 30) -> None:
