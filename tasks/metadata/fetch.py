@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import os
 import shutil
 import tempfile
 import time
@@ -14,7 +15,7 @@ from tasks.errors import MetadataError, TransientError
 from tasks.files import fsync_folder
 from tasks.fingerprints import Fingerprint
 from tasks.metadata.hub import HubBusyError, Source, download, endpoint
-from tasks.metadata.slices import SliceFile
+from tasks.metadata.slices import Slice, SliceFile
 from tasks.metadata.verify import byte_problems, compare, fingerprints_in, listed, verify_file
 
 logger = logging.getLogger(__name__)
@@ -22,8 +23,8 @@ logger = logging.getLogger(__name__)
 PATIENCE_SECONDS = 300.0
 """How long a busy hub is waited for in all, for one file and one try; the hub counts rates over five minutes."""
 
-LONGEST_PAUSE_SECONDS = 30.0
-"""Longest pause where the hub does not say how long it wants to be left alone."""
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
+"""The pauses grow from the first to the second where the hub does not say how long it wants to be left alone."""
 
 
 class FetchedFile(BaseModel):
@@ -58,6 +59,12 @@ class FetchJob(BaseModel):
         """Whether the pinned bytes are in place."""
         pinned = Fingerprint(name=self.pin.name, size=self.pin.bytes, sha256=self.pin.sha256)
         return fingerprints_in(self.folder).matches(self.path, pinned)
+
+
+def fetch_jobs(folder: Path, slice_: Slice) -> list[FetchJob]:
+    """One job a file of the slice, in the order of the names."""
+    source = Source(slice_.repo_id, slice_.revision)
+    return [FetchJob(folder=folder, source=source, pin=pin) for pin in slice_.files]
 
 
 def fetch_file(job: FetchJob, patience: float = PATIENCE_SECONDS) -> FetchedFile:
@@ -125,6 +132,8 @@ def _fetch_through(temporary: Path, job: FetchJob, patience: float) -> None:
 
 
 def _publish(arrived: Path, path: Path, pin: SliceFile) -> None:
+    with arrived.open("rb") as file:
+        os.fsync(file.fileno())
     arrived.replace(path)
     fsync_folder(path.parent)
     fingerprints_in(path.parent).remember(path, pin.sha256)
@@ -134,12 +143,12 @@ def _publish(arrived: Path, path: Path, pin: SliceFile) -> None:
 def _download_patiently(source: Source, name: str, folder: Path, patience: float) -> Path:
     """Download, and wait for a hub that is busy: as long as it asks for, else twice as long each time."""
     deadline = time.monotonic() + patience
-    pause = 1.0
+    pause = SHORTEST_PAUSE_SECONDS
     while True:
         try:
             return download(source, name, folder)
         except HubBusyError as busy:
-            wait = pause if busy.retry_after is None else busy.retry_after
+            wait = pause if busy.retry_after is None else max(busy.retry_after, SHORTEST_PAUSE_SECONDS)
             if time.monotonic() + wait > deadline:
                 raise TransientError(
                     f"{busy}; it wants {wait:.0f} s more, patience ended at {patience:.0f} s"

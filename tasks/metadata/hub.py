@@ -93,7 +93,7 @@ def retry_after_seconds(value: str | None, now: datetime) -> float | None:
         return float(text)
     try:
         date = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     aware = date if date.tzinfo else date.replace(tzinfo=UTC)
     return max(0.0, (aware - now).total_seconds())
@@ -112,6 +112,8 @@ def _translated(error: BaseException, hub: str, source: Source, name: str) -> Ba
         return MetadataError(f"cannot fetch {where}: HF_HUB_OFFLINE is set; unset it, {WITHOUT_THE_HUB}")
     if isinstance(error, OSError) and error.errno:
         return error
+    if isinstance(error, ValueError):
+        return MetadataError(f"cannot fetch {where}: {error}")
     if isinstance(error, HTTPError | XetDownloadError):
         return TransientError(
             f"cannot fetch {where}: {type(error).__name__}: {error}; "
