@@ -1,0 +1,36 @@
+"""The audit as Prefect tasks."""
+
+from prefect import get_run_logger, task
+
+from tasks.audit.models import AuditJob, ShardAudit
+from tasks.audit.shard import audit_shard
+from tasks.caching import ReceiptCache
+from tasks.errors import ShardError
+from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+
+
+@task(
+    name="audit-shard",
+    task_run_name="audit-{job.shard}",
+    retries=len(RETRY_DELAYS),
+    retry_delay_seconds=RETRY_DELAYS,
+    retry_jitter_factor=RETRY_JITTER,
+    retry_condition_fn=worth_retrying,
+    cache_policy=ReceiptCache(),
+)
+def audit_one_shard(job: AuditJob) -> ShardAudit:
+    """Audit one raw shard.
+
+    A retry is safe: the audit only reads the shard and replaces its own index and receipt. Raises ShardError
+    when there are findings, so that the shard shows as failed; they are kept in its receipt.
+    """
+    audit = audit_shard(job)
+    for finding in audit.findings:
+        get_run_logger().error("%s", finding)
+    if audit.findings:
+        raise ShardError(f"{audit.findings[0]}" + _more(len(audit.findings) - 1))
+    return audit
+
+
+def _more(count: int) -> str:
+    return f" (and {count} more findings)" if count else ""

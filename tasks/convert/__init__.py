@@ -1,0 +1,1 @@
+"""Convert raw shards into ChatML Energon tars: scan every shard, plan once, write every tar."""

@@ -1,0 +1,158 @@
+"""One conversion from start to manifest: what to scan next, when it is enough, what to write, what came of it.
+
+It runs no step itself: a flow hands its jobs to workers, in any number and order, and the bytes are the same.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tasks.convert.manifest import build_manifest
+from tasks.convert.models import Plan, PrepareFolder, ScanJob, ScanSummary, WriteJob, WrittenTar
+from tasks.convert.output_folder import check_output_folder
+from tasks.convert.plan import Scan, byte_settings, decide, make_plan, place, read_excluded
+from tasks.convert.plan_files import read_plan, write_plan
+from tasks.convert.scan import read_scan
+from tasks.errors import PipelineError, PlanError, ShardError
+from tasks.files import remove_leftovers, write_json
+from tasks.fingerprints import Verify
+from tasks.raw_tar import list_raw_tars
+from tasks.settings import ConvertSettings
+
+
+@dataclass
+class Conversion:
+    """The conversion of the raw tars in ``source_dir`` into the dataset in ``dataset_dir``.
+
+    ``audit_dir``: where the audit keeps its indexes, if there was one. Creating it checks everything that can
+    be checked without reading a sample; raises SettingsError, ShardError or PlanError.
+    """
+
+    source_dir: Path
+    dataset_dir: Path
+    audit_dir: Path | None
+    settings: ConvertSettings
+    verify: Verify = "changed"
+    scanned: dict[str, ScanSummary] = field(default_factory=dict)
+    failed: dict[str, BaseException] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.excluded = read_excluded(self.settings.exclude_uids)
+        self.tars = list_raw_tars(self.source_dir)
+        self.byte_settings = byte_settings(self.settings, self.excluded)
+        check_output_folder(self.source_dir, self.dataset_dir, self.byte_settings, self._fingerprints_of_tars())
+        remove_leftovers(self.folder.staging)
+
+    @cached_property
+    def folder(self) -> PrepareFolder:
+        """The dataset's ``.prepare`` folder."""
+        return PrepareFolder(dataset_dir=self.dataset_dir)
+
+    def scan_jobs(self) -> Iterator[ScanJob]:
+        """Raw tars in order, until those that are scanned give enough samples.
+
+        A reader that takes a job before earlier ones have ended scans ahead, which costs time, not bytes.
+        """
+        for tar in self.tars:
+            if self.enough():
+                return
+            yield self._scan_job(tar)
+
+    def scan_ended(self, job: ScanJob, error: BaseException | None) -> None:
+        """Take note that a scan is over; a tar that is damaged is only an error if the plan needs it."""
+        summary = job.finished()
+        if summary is not None:
+            self.scanned[job.shard] = summary
+        else:
+            self.failed[job.shard] = error or PipelineError(f"{job}: it left no valid receipt; run again")
+
+    def enough(self) -> bool:
+        """Whether the unbroken row of scanned tars from the first on holds ``maximum_samples`` samples."""
+        maximum = self.settings.maximum_samples
+        done = self._first_scanned()
+        if maximum is None or sum(summary.usable for summary in done) < maximum:
+            return False
+        try:
+            return decide(self._read(done), maximum, self.excluded).reached
+        except ShardError:
+            return True  # a damaged tar is in the way: scanning on will not mend it
+
+    def plan(self) -> Plan:
+        """Decide on every sample, and write that down.
+
+        Raises ShardError if a tar that is needed is damaged or has no scan (no plan is made around it), PlanError
+        if the folder belongs to another plan.
+        """
+        done = self._first_scanned()
+        scans = self._read(done)
+        decision = decide(scans, self.settings.maximum_samples, self.excluded)
+        if not decision.reached and len(done) < len(self.tars):
+            self._refuse_missing_scan(self.tars[len(done)])
+        placement = place(decision, self.settings)
+        plan = make_plan(scans, decision, placement, self.byte_settings, len(self.tars))
+        existing = read_plan(self.folder)
+        if existing is not None and existing.identity != plan.identity:
+            raise PlanError(f"{self.dataset_dir} belongs to another plan; use another dataset_name (or output_dir)")
+        write_plan(self.folder, plan, decision, placement)
+        return plan
+
+    def write_jobs(self, plan: Plan) -> list[WriteJob]:
+        """A job for every output tar."""
+        return [
+            WriteJob(
+                source_dir=self.source_dir,
+                dataset_dir=self.dataset_dir,
+                filename=tar.filename,
+                plan_identity=plan.identity,
+                verify=self.verify,
+            )
+            for tar in plan.tars
+        ]
+
+    def finish(self, plan: Plan) -> dict[str, Any]:
+        """Write the manifest from the receipts of all tars, and return it. Raises PlanError if one is missing."""
+        written: dict[str, WrittenTar] = {}
+        for job in self.write_jobs(plan):
+            tar = job.finished()
+            if tar is None:
+                raise PlanError(f"{job.path} has no valid receipt; run the conversion again: it writes what is missing")
+            written[job.filename] = tar
+        manifest = build_manifest(plan, written, self.settings, len(self.tars))
+        write_json(self.dataset_dir / "manifest.json", manifest)
+        return manifest
+
+    def _refuse_missing_scan(self, tar: Path) -> None:
+        cause = self.failed.get(tar.stem)
+        raise ShardError(f"{tar.name} is needed but could not be scanned: {cause}") from cause
+
+    def _first_scanned(self) -> list[ScanSummary]:
+        """Summaries of the scanned tars, from the first tar up to the first that has none."""
+        done = []
+        for tar in self.tars:
+            if tar.stem not in self.scanned:
+                break
+            done.append(self.scanned[tar.stem])
+        return done
+
+    def _read(self, done: list[ScanSummary]) -> list[Scan]:
+        jobs = [self._scan_job(tar) for tar in self.tars[: len(done)]]
+        return [
+            Scan(summary, job.indexes().fingerprint(job.tar), read_scan(job))
+            for summary, job in zip(done, jobs, strict=True)
+        ]
+
+    def _scan_job(self, tar: Path) -> ScanJob:
+        return ScanJob(
+            source_dir=self.source_dir,
+            dataset_dir=self.dataset_dir,
+            audit_dir=self.audit_dir,
+            shard=tar.stem,
+            verify=self.verify,
+        )
+
+    def _fingerprints_of_tars(self) -> Iterator[Any]:
+        for tar in self.tars:
+            job = self._scan_job(tar)
+            yield job.indexes().fingerprint(tar)

@@ -1,0 +1,89 @@
+"""manifest.json: what the dataset is, where it came from, and whether it is enough."""
+
+from typing import Any
+
+from PIL import features
+
+from tasks.convert.models import CONTRACT_VERSION, Plan, WrittenTar
+from tasks.errors import PlanError
+from tasks.settings import ConvertSettings
+
+SCHEMA_VERSION = 1
+
+
+def build_manifest(
+    plan: Plan, written: dict[str, WrittenTar], settings: ConvertSettings, available: int
+) -> dict[str, Any]:
+    """The manifest as a JSON value: no time, host, path or worker count.
+
+    ``written``: finished tars by file name; ``available``: number of raw tars in the source folder. Raises
+    PlanError if the tars are not what the plan says, or a count does not add up.
+    """
+    check_counts(plan, written)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "contract_version": CONTRACT_VERSION,
+        "plan": plan.identity,
+        "source": {
+            "repo_id": settings.source_dataset,
+            "revision": settings.source_revision,
+            "raw_shard_count_available": available,
+            "raw_shard_count_opened": len(plan.opened),
+            "raw_shards_opened": [fingerprint.name for fingerprint in plan.opened],
+            "raw_shards": [fingerprint.model_dump() for fingerprint in plan.opened],
+        },
+        "adaptation": _adaptation(settings),
+        "counts": plan.counts.model_dump(),
+        "shard_counts": [counts.model_dump() for counts in plan.shards],
+        "minimum_train_samples": settings.minimum_train_samples,
+        "maximum_samples": settings.maximum_samples,
+        "accepted": plan.counts.train >= settings.minimum_train_samples,
+        "output_shards": [
+            {
+                "filename": tar.filename,
+                "split": tar.split,
+                "samples": tar.samples,
+                "size_bytes": written[tar.filename].output.size,
+                "sha256": written[tar.filename].output.sha256,
+            }
+            for tar in plan.tars
+        ],
+        "settings": plan.settings,
+        "decoders": {
+            "pillow": features.version("pil"),
+            "libjpeg": features.version("libjpeg_turbo") or features.version("jpg"),
+        },
+    }
+
+
+def check_counts(plan: Plan, written: dict[str, WrittenTar]) -> None:
+    """Hold every count against the others: per shard, in total, and plan against tars. Raises PlanError."""
+    faults = [
+        f"{c.shard}: {c.inputs} inputs, but {c.outputs} outputs and {c.rejects} rejects"
+        for c in plan.shards
+        if c.inputs != c.outputs + c.rejects
+    ]
+    faults += [
+        f"{tar.filename}: planned {tar.samples} samples, written {written[tar.filename].samples}"
+        for tar in plan.tars
+        if written[tar.filename].samples != tar.samples
+    ]
+    counts = plan.counts
+    emitted = sum(tar.samples for tar in plan.tars)
+    if not counts.input_samples - counts.skipped == counts.train + counts.val == emitted:
+        faults.append(f"in total {counts.input_samples} inputs, {counts.skipped} rejects, {emitted} outputs")
+    if faults:
+        raise PlanError("the conversion's counts do not add up: " + "; ".join(faults))
+
+
+def _adaptation(settings: ConvertSettings) -> dict[str, Any]:
+    return {
+        "format": "ChatML conversation and JPEG, one Energon sample each",
+        "prompt": settings.prompt,
+        "caption": "the TXT member, unchanged, as the assistant's turn",
+        "image": "the JPG member's bytes, unchanged",
+        "split_rule": "val if the first 8 bytes of SHA-256(uid), big endian, over 2**64 are below validation_fraction",
+        "validation_fraction": settings.validation_fraction,
+        "max_samples_per_tar": settings.max_samples_per_tar,
+        "deduplication": "the first usable sample of a uid, in order of shards and members",
+    }

@@ -1,0 +1,51 @@
+"""Whether a dataset folder may be written to: it is new, or holds a conversion of the same plan."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tasks.convert.models import CONTRACT_VERSION, PrepareFolder
+from tasks.convert.plan_files import read_plan
+from tasks.errors import PlanError
+from tasks.fingerprints import Fingerprint
+
+_WAY_OUT = "use another dataset_name (or output_dir), or remove the folder if it is no longer wanted"
+
+
+def check_output_folder(
+    source_dir: Path, dataset_dir: Path, byte_settings: dict[str, Any], available: Iterator[Fingerprint]
+) -> None:
+    """Refuse a folder that this conversion must not touch, before anything is written. Raises PlanError.
+
+    ``available``: fingerprints of the raw tars in order; only as many are taken as must be compared.
+    """
+    if dataset_dir.resolve() == source_dir.resolve() or source_dir.resolve() in dataset_dir.resolve().parents:
+        raise PlanError(f"output {dataset_dir} lies in the folder of the raw shards; choose a folder of its own")
+    if dataset_dir.exists() and not dataset_dir.is_dir():
+        raise PlanError(f"output {dataset_dir} is not a folder; {_WAY_OUT}")
+    folder = PrepareFolder(dataset_dir=dataset_dir)
+    if dataset_dir.is_dir() and any(dataset_dir.iterdir()) and not folder.path.is_dir():
+        raise PlanError(f"output {dataset_dir} holds files that are not of a conversion by this tool; {_WAY_OUT}")
+    difference = _difference(folder, byte_settings, available)
+    if difference:
+        raise PlanError(f"output {dataset_dir} belongs to another plan: {difference}; {_WAY_OUT}")
+
+
+def _difference(folder: PrepareFolder, byte_settings: dict[str, Any], available: Iterator[Fingerprint]) -> str | None:
+    """In which way the folder's plan is another than the one that would be made now; None if in none."""
+    plan = read_plan(folder)
+    if plan is None:
+        return None
+    if plan.contract_version != CONTRACT_VERSION:
+        return f"it was made under contract version {plan.contract_version}, this is {CONTRACT_VERSION}"
+    for name, value in byte_settings.items():
+        if plan.settings.get(name) != value:
+            return f"{name} is {value!r}, was {plan.settings.get(name)!r}"
+    for was in plan.opened:
+        now = next(available, None)
+        if now is None:
+            return f"the raw shard {was.name} is gone"
+        if now != was:
+            return f"the raw shard {now.name} is not the {was.name} that was converted"
+    extra = next(available, None) if plan.all_opened else None
+    return f"the raw shard {extra.name} is new" if extra else None

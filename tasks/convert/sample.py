@@ -1,0 +1,159 @@
+"""One raw sample: what its members say, whether it can be used, and the conversation it becomes."""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.convert.jpeg import JpegVerdict, check_jpeg
+
+EXPECTED = ("jpg", "json", "txt")
+"""The members of a raw sample."""
+
+INVALID = "invalid_sample"
+EMPTY_CAPTION = "empty_caption"
+
+uid_pattern = re.compile(r"[0-9a-f]{32}")
+_MAX_DEPTH = 800
+"""Nesting that every stack can hold: Python's own limit depends on how deep the caller is."""
+
+
+class UnusableSampleError(Exception):
+    """The sample cannot be used; the message is the cause for the reject table."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a sample alone decides. ``before_uid`` and ``after_uid`` are reject reasons (None: fine) that count
+    before and after the question whether the uid was seen; ``cause`` says more for people."""
+
+    uid: str | None = None
+    before_uid: str | None = None
+    after_uid: str | None = None
+    cause: str | None = None
+    caption_characters: int | None = None
+    width: int | None = None
+    height: int | None = None
+
+
+def judge_members(extensions: set[str]) -> Verdict | None:
+    """The verdict on a sample whose members are not exactly JPG, JSON and TXT; None if they are."""
+    missing = sorted(set(EXPECTED) - extensions)
+    if missing:
+        return Verdict(before_uid="_".join(["missing", *missing]), cause=f"the sample lacks {', '.join(missing)}")
+    unexpected = sorted(extensions - set(EXPECTED))
+    if unexpected:
+        names = [name.encode("utf-8", "backslashreplace").decode() for name in unexpected]
+        return Verdict(before_uid="_".join(["unexpected", *names]), cause=f"unexpected members: {', '.join(names)}")
+    return None
+
+
+def judge(key: str, jpg: bytes, json_bytes: bytes, txt: bytes) -> Verdict:
+    """The verdict on a sample with all its members."""
+    uid = None
+    try:
+        record, caption = parse(json_bytes, txt)
+        uid = _uid(record)
+        _check_record(key, record, caption)
+        conversation_json(record, caption, prompt="", source={})
+    except UnusableSampleError as error:
+        return Verdict(uid=uid, before_uid=INVALID, cause=str(error))
+    if not caption.strip():
+        return Verdict(uid=uid, after_uid=EMPTY_CAPTION, cause="the caption is blank", caption_characters=len(caption))
+    picture = check_jpeg(jpg)
+    return _with_picture(uid, caption, picture)
+
+
+def _with_picture(uid: str, caption: str, picture: JpegVerdict) -> Verdict:
+    return Verdict(
+        uid=uid,
+        after_uid=INVALID if picture.fault else None,
+        cause=picture.fault,
+        caption_characters=len(caption),
+        width=picture.width,
+        height=picture.height,
+    )
+
+
+def parse(json_bytes: bytes, txt: bytes) -> tuple[dict[str, Any], str]:
+    """The record in the JSON member and the caption in the TXT member. Raises UnusableSampleError."""
+    try:
+        caption = txt.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UnusableSampleError("the TXT is not UTF-8") from None
+    try:
+        record = json.loads(json_bytes)
+    except RecursionError:
+        raise UnusableSampleError("the JSON is nested too deep") from None
+    except ValueError as error:
+        raise UnusableSampleError(f"the JSON cannot be read: {error}") from None
+    if not isinstance(record, dict):
+        raise UnusableSampleError(f"the JSON is a {type(record).__name__}, not an object")
+    if json_bytes.count(b"[") + json_bytes.count(b"{") > _MAX_DEPTH and _depth(record) > _MAX_DEPTH:
+        raise UnusableSampleError("the JSON is nested too deep")
+    return record, caption
+
+
+def _uid(record: dict[str, Any]) -> str:
+    uid = record.get("uid")
+    if not isinstance(uid, str) or not uid_pattern.fullmatch(uid):
+        raise UnusableSampleError("the JSON's uid is not 32 lower-case hex digits")
+    return uid
+
+
+def _check_record(key: str, record: dict[str, Any], caption: str) -> None:
+    if record.get("key") != key:
+        raise UnusableSampleError("the JSON's key is not the key in the tar")
+    if record.get("status") != "success":
+        raise UnusableSampleError("the JSON's status is not success")
+    if "caption" in record and record["caption"] != caption:
+        null = record["caption"] is None
+        raise UnusableSampleError("the JSON's caption is null" if null else "the JSON's caption differs from the TXT")
+    if not isinstance(record.get("face_bboxes"), list):
+        null = record.get("face_bboxes") is None
+        raise UnusableSampleError(f"the JSON's face_bboxes is {'null' if null else 'not a list'}")
+
+
+def conversation_json(record: dict[str, Any], caption: str, prompt: str, source: dict[str, str]) -> bytes:
+    """The conversation member of a converted sample, UTF-8.
+
+    ``source`` gives ``dataset`` and ``revision``; absent values of the record become null. Raises
+    UnusableSampleError if a text cannot be written as UTF-8.
+    """
+    value = {
+        "conversation": [
+            {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": prompt}]},
+            {"role": "assistant", "content": [{"type": "text", "text": caption}]},
+        ],
+        "source": {
+            "dataset": source.get("dataset"),
+            "revision": source.get("revision"),
+            "uid": record.get("uid"),
+            "url": record.get("url"),
+            "source_key": record.get("key"),
+            "download_status": record.get("status"),
+            "original_download_sha256": record.get("sha256"),
+            "face_bbox_count": len(record["face_bboxes"]),
+            **{name: record.get(name) for name in ("width", "height", "original_width", "original_height")},
+        },
+    }
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    except UnicodeEncodeError:
+        raise UnusableSampleError("a text of the JSON cannot be written as UTF-8") from None
+
+
+def split_hash(uid: str) -> int:
+    """The first 8 bytes, big endian, of the SHA-256 of the uid: decides its split."""
+    return int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8], "big")
+
+
+def _depth(value: Any) -> int:
+    """How deep lists and objects are nested; without recursion, since the value is hostile."""
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        nested = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list))
+        level = [child for children in nested for child in children if isinstance(child, dict | list)]
+    return depth

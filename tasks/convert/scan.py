@@ -1,0 +1,111 @@
+"""Scan one raw shard: everything that depends on a sample alone, as a compact table."""
+
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.convert.models import ScanJob, ScanSummary
+from tasks.convert.sample import EXPECTED, Verdict, judge, judge_members, split_hash
+from tasks.files import atomic_file
+from tasks.raw_tar import Group, TarContents
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("uid", pa.string()),
+        ("before_uid", pa.string()),
+        ("after_uid", pa.string()),
+        ("cause", pa.string()),
+        ("caption_characters", pa.int64()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("split_hash", pa.uint64()),
+        *[(f"{name}_{part}", pa.int64()) for name in EXPECTED for part in ("offset", "size")],
+        ("digest", pa.binary(32)),
+    ]
+)
+"""One row a sample in member order. Offsets and sizes in bytes; ``digest``: SHA-256 over JPG, JSON and TXT."""
+
+
+def scan_shard(job: ScanJob) -> ScanSummary:
+    """Scan a shard, write its table and its receipt. Work that a valid receipt tells of is not done again.
+
+    A tar that cannot be read to its end is scanned up to there; the summary tells of it. Raises OSError.
+    """
+    done = job.finished()
+    if done is not None:
+        return done
+    contents = job.indexes().contents(job.tar)
+    with job.tar.open("rb") as file:
+        rows = [_row(file, group) for group in contents.groups]
+    _write_table(job.table_path, rows)
+    summary = _summary(job, contents, rows)
+    job.receipt(summary).write(job.receipt_path)
+    return summary
+
+
+def _row(file: BinaryIO, group: Group) -> dict[str, Any]:
+    members = {member.extension: member for member in group.members}
+    verdict = judge_members(set(members))
+    row: dict[str, Any] = {"key": group.key.encode("utf-8", "surrogateescape")}
+    if verdict is None:
+        data = {name: _read(file, members[name].offset, members[name].size) for name in EXPECTED}
+        verdict = judge(group.key, data["jpg"], data["json"], data["txt"])
+        row["digest"] = sample_digest(data["jpg"], data["json"], data["txt"])
+        row |= {f"{name}_offset": members[name].offset for name in EXPECTED}
+        row |= {f"{name}_size": members[name].size for name in EXPECTED}
+    if verdict.uid is not None:
+        row["split_hash"] = split_hash(verdict.uid)
+    return row | _readable(verdict)
+
+
+def _readable(verdict: Verdict) -> dict[str, Any]:
+    values = asdict(verdict)
+    if verdict.cause is not None:
+        values["cause"] = verdict.cause.encode("utf-8", "backslashreplace").decode()
+    return values
+
+
+def _read(file: BinaryIO, offset: int, size: int) -> bytes:
+    file.seek(offset)
+    return file.read(size)
+
+
+def sample_digest(jpg: bytes, json_bytes: bytes, txt: bytes) -> bytes:
+    """SHA-256 over a sample's bytes: the write step holds it against what it copies."""
+    digest = hashlib.sha256(jpg)
+    digest.update(json_bytes)
+    digest.update(txt)
+    return digest.digest()
+
+
+def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
+    table = pa.table({name: [row.get(name) for row in rows] for name in SCHEMA.names}, schema=SCHEMA)
+    with atomic_file(path) as file:
+        pq.write_table(table, file)
+
+
+def _summary(job: ScanJob, contents: TarContents, rows: list[dict[str, Any]]) -> ScanSummary:
+    trouble = contents.troubles[0] if contents.troubles else None
+    usable = sum(1 for row in rows if not row["before_uid"] and not row["after_uid"])
+    what = (
+        f"{job.tar.name}: {trouble.member or 'the archive'} (byte {trouble.offset}) {trouble.message}"
+        if trouble
+        else None
+    )
+    return ScanSummary(
+        shard=job.tar.name,
+        samples=len(rows),
+        usable=usable,
+        trouble=what,
+        samples_before_trouble=trouble.groups_before if trouble else None,
+    )
+
+
+def read_scan(job: ScanJob) -> pa.Table:
+    """The table of a scanned shard."""
+    return pq.read_table(job.table_path, schema=SCHEMA, partitioning=None)

@@ -1,0 +1,1 @@
+"""Index the prepared dataset with Megatron-Energon, and read it back through Energon's own loader."""

@@ -1,0 +1,37 @@
+"""The whole check of a prepared dataset: manifest, tars, index, and a pass of the loader over each split."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from tasks.energon.index import IndexSummary, check_index, summary
+from tasks.energon.loader import LoaderSummary, check_loader
+from tasks.energon.manifest import SPLITS, read_manifest
+from tasks.energon.tars import check_tars
+from tasks.settings import CheckSettings
+
+
+class CheckSummary(BaseModel):
+    """A dataset that passed: what is indexed, and what the loader read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    index: IndexSummary
+    loaded: tuple[LoaderSummary, ...]
+
+
+def check_dataset(dataset_dir: Path, check: CheckSettings) -> CheckSummary:
+    """Check a dataset without changing it (notes and logs in ``.prepare`` apart).
+
+    Raises GateError if it was not accepted, DatasetError on any deviation from its manifest.
+    """
+    index = check_files(dataset_dir, check)
+    return CheckSummary(index=index, loaded=tuple(check_loader(dataset_dir, split, check) for split in SPLITS))
+
+
+def check_files(dataset_dir: Path, check: CheckSettings) -> IndexSummary:
+    """The part of the check that needs no loader: manifest, tars and index. Raises as ``check_dataset``."""
+    manifest = read_manifest(dataset_dir)
+    check_tars(dataset_dir, manifest, check.verify)
+    check_index(dataset_dir, manifest)
+    return summary(manifest, unchanged=True)

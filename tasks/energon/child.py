@@ -1,0 +1,84 @@
+"""Run Energon in a process of its own: it may call sys.exit, leave processes behind, and it imports torch."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tasks
+from tasks.errors import DatasetError, TransientError
+
+QUOTED_LINES = 8
+
+
+def run_child(module: str, request: dict[str, Any], log: Path) -> dict[str, Any]:
+    """Run ``python -m <module>`` with ``request`` and return its answer (both JSON objects).
+
+    What the process prints goes to ``log``. It has its own process group, which ends with it, with this
+    call and with this process, however that dies. Raises DatasetError, with the log's last lines, if the
+    process fails or gives no answer; TransientError if a signal ended it (memory, a machine going down).
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="energon-") as folder:
+        question, answer = Path(folder, "request.json"), Path(folder, "answer.json")
+        question.write_text(json.dumps(request))
+        status = _run([sys.executable, "-P", "-m", module, str(question), str(answer)], log)
+        if status == 0 and answer.exists():
+            return dict(json.loads(answer.read_bytes()))
+    if status < 0:
+        raise TransientError(
+            f"{module} was ended by signal {-status} (often: not enough memory); the last lines of {log}:\n"
+            f"{last_lines(log)}"
+        )
+    raise DatasetError(
+        f"Energon ended with exit status {status} before its work was done ({module}); "
+        f"the last lines of {log}:\n{last_lines(log)}"
+    )
+
+
+def last_lines(log: Path) -> str:
+    """The end of a log, for quoting."""
+    lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return "\n".join(f"  | {line}" for line in lines[-QUOTED_LINES:])
+
+
+def _run(command: list[str], log: Path) -> int:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=output, stderr=output, process_group=0, env=_environment()
+        )
+    try:
+        return process.wait()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stdin:
+            process.stdin.close()
+
+
+def _environment() -> dict[str, str]:
+    """Our own environment, and the same source tree as ours on the path, wherever we were started."""
+    here = str(Path(tasks.__path__[0]).parent)
+    path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+def answer_parent(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """The child's side: read the request, do ``work``, write the answer."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    question, answer = map(Path, sys.argv[1:3])
+    answer.write_text(json.dumps(work(json.loads(question.read_bytes()))))
+
+
+def _end_with_parent() -> None:
+    # Nothing is ever written to this pipe: reading returns when the parent, and so its end of it, is gone.
+    os.read(0, 1)
+    os.killpg(os.getpgrp(), signal.SIGKILL)

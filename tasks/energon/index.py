@@ -1,0 +1,156 @@
+"""Index a prepared dataset with Energon, and believe the index only where it equals the manifest."""
+
+import importlib.metadata
+import os
+import shutil
+import time
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from tasks.energon import meta
+from tasks.energon.child import run_child
+from tasks.energon.manifest import META, PREPARE, SPLITS, Manifest, read_manifest
+from tasks.energon.tars import check_tars, diagnose
+from tasks.errors import DatasetError
+from tasks.files import write_bytes
+from tasks.fingerprints import Fingerprint, Fingerprints, Verify
+from tasks.receipts import Receipt, note_timing, read_receipt
+
+STAGE_VERSION = 1
+RECEIPT = "index-receipt.json"
+MAX_WORKERS = 8
+
+DATASET_YAML = b"""\
+__module__: megatron.bridge.data.energon.task_encoder_utils
+__class__: ChatMLWebdataset
+field_map:
+  imgs: image.jpg
+  conversation: conversation.json
+subflavors: {}
+"""
+
+
+class IndexSummary(BaseModel):
+    """What was indexed. ``notes`` are sentences for people; ``unchanged``: the index was there already."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shards: int
+    train: int
+    val: int
+    unchanged: bool
+    notes: tuple[str, ...] = ()
+
+
+def index_dataset(dataset_dir: Path, verify: Verify = "changed") -> IndexSummary:
+    """Index the shards that the manifest names; nothing to do if the index is there and right.
+
+    ``verify="full"`` hashes every tar again. Raises GateError if the dataset was not accepted, DatasetError
+    if tars or index differ from the manifest.
+    """
+    started = time.monotonic()
+    manifest = read_manifest(dataset_dir)
+    check_tars(dataset_dir, manifest, verify)
+    work = _work(manifest)
+    unchanged = _is_indexed(dataset_dir, manifest, work, verify)
+    if not unchanged:
+        _index(dataset_dir, manifest)
+        check_index(dataset_dir, manifest)
+        _leave_receipt(dataset_dir, manifest, work)
+        note_timing(dataset_dir / PREPARE, "index", time.monotonic() - started, work.counts)
+    return summary(manifest, unchanged)
+
+
+def check_index(dataset_dir: Path, manifest: Manifest) -> None:
+    """Compare the index with the manifest. Raises DatasetError naming shard and numbers, or what is missing."""
+    if missing := meta.missing_files(dataset_dir, manifest):
+        raise DatasetError(f"{dataset_dir} is not indexed: {', '.join(missing[:5])} missing; index it first")
+    if (dataset_dir / META / meta.DATASET_FILE).read_bytes() != DATASET_YAML:
+        raise DatasetError(f"{dataset_dir / META / meta.DATASET_FILE} is not the one this project writes; index again")
+    meta.check_counts(dataset_dir, manifest)
+    meta.check_members(dataset_dir, manifest)
+    meta.check_offsets(dataset_dir, manifest)
+
+
+def summary(manifest: Manifest, unchanged: bool) -> IndexSummary:
+    """Sum up an index that equals the manifest."""
+    return IndexSummary(
+        shards=len(manifest.output_shards),
+        train=manifest.counts.train,
+        val=manifest.counts.val,
+        unchanged=unchanged,
+        notes=tuple(
+            f"The {split} split has no samples; Energon refuses to open an empty split. Train without it, "
+            "or convert again with another validation_fraction."
+            for split in SPLITS
+            if not manifest.samples_of(split)
+        ),
+    )
+
+
+def _work(manifest: Manifest) -> Receipt:
+    shards = sorted((shard.model_dump() for shard in manifest.output_shards), key=lambda shard: shard["filename"])
+    return Receipt(
+        stage="index",
+        stage_version=STAGE_VERSION,
+        inputs={"output_shards": shards, "energon": importlib.metadata.version("megatron-energon")},
+        counts={"shards": len(shards), "train": manifest.counts.train, "val": manifest.counts.val},
+    )
+
+
+def _is_indexed(dataset_dir: Path, manifest: Manifest, work: Receipt, verify: Verify) -> bool:
+    receipt = read_receipt(dataset_dir / PREPARE / RECEIPT)
+    if receipt is None or not receipt.is_for(work) or meta.missing_files(dataset_dir, manifest):
+        return False
+    if not receipt.outputs_intact(dataset_dir, Fingerprints(dataset_dir / PREPARE / "fingerprints", verify)):
+        return False
+    try:
+        check_index(dataset_dir, manifest)
+    except DatasetError:
+        return False
+    return True
+
+
+def _index(dataset_dir: Path, manifest: Manifest) -> None:
+    _remove_debris(dataset_dir)
+    shards = list(manifest.samples)
+    request = {
+        "dataset_dir": str(dataset_dir.absolute()),
+        "shards": shards,
+        "workers": min(len(shards), len(os.sched_getaffinity(0)), MAX_WORKERS),
+    }
+    try:
+        run_child("tasks.energon.prepare_child", request, dataset_dir / PREPARE / "energon.log")
+    except DatasetError:
+        if fault := diagnose(dataset_dir, shards):
+            raise DatasetError(f"{dataset_dir} cannot be indexed: {fault}. Convert again") from None
+        raise
+    write_bytes(dataset_dir / META / meta.DATASET_FILE, DATASET_YAML)
+
+
+def _remove_debris(dataset_dir: Path) -> None:
+    """Remove what an earlier run left, the receipt first: a kill in between must not leave a valid one."""
+    (dataset_dir / PREPARE / RECEIPT).unlink(missing_ok=True)
+    if (dataset_dir / META).exists():
+        shutil.rmtree(dataset_dir / META)
+    for split in SPLITS:
+        for index in dataset_dir.glob(f"{split}-shard-*.tar.idx*"):
+            index.unlink()
+
+
+def _leave_receipt(dataset_dir: Path, manifest: Manifest, work: Receipt) -> None:
+    """Make the index durable and note it. ``index.uuid`` is random and SQLite's pages are not byte-stable:
+    both must be there, the database with the right content, but their bytes are no part of the receipt."""
+    names = [f"{META}/{name}" for name in (meta.DATASET_FILE, meta.INFO, meta.SPLIT_FILE)]
+    names += [meta.index_name(shard) for shard in manifest.samples]
+    for name in [*names, f"{META}/{meta.DATABASE}", f"{META}/{meta.IDENTITY}"]:
+        _fsync(dataset_dir / name)
+    notes = Fingerprints(dataset_dir / PREPARE / "fingerprints")
+    outputs = [Fingerprint(**{**notes.of(dataset_dir / name).model_dump(), "name": name}) for name in names]
+    work.model_copy(update={"outputs": outputs}).write(dataset_dir / PREPARE / RECEIPT)
+
+
+def _fsync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,89 @@
+"""Child process: one exact pass over a split through Energon's loader. Imports torch."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from megatron.energon import DefaultTaskEncoder, WorkerConfig, get_loader, get_val_dataset
+from PIL import ImageFile
+
+from tasks.energon.child import answer_parent
+from tasks.energon.conversation import conversation_fault
+from tasks.energon.stand_in import sample_class
+
+logger = logging.getLogger(__name__)
+
+
+class Faults:
+    """What went wrong, sample by sample: Energon's own handler prints it and goes on with the next sample."""
+
+    def __init__(self) -> None:
+        self.found: list[dict[str, str]] = []
+
+    def record(self, error: Exception, sample: Any, sources: list[Any] | None) -> None:
+        """Energon's error handler: note the sample's key and the cause."""
+        key = sample.get("__key__") if isinstance(sample, dict) else getattr(sample, "__key__", None)
+        self.found.append({"key": str(key), "cause": f"{type(error).__name__}: {error}"})
+
+
+class Encoder(DefaultTaskEncoder):
+    """Judges every sample where training would encode it; a batch is the list of its keys."""
+
+    def __init__(self, prompt: str) -> None:
+        super().__init__()
+        self.prompt = prompt
+
+    def encode_sample(self, sample: Any) -> str:
+        """The sample's key. Raises ValueError if picture or conversation is not what training needs."""
+        if fault := image_fault(sample.imgs) or conversation_fault(sample.conversation, self.prompt):
+            raise ValueError(fault)
+        return str(sample.__key__)
+
+    def batch(self, samples: list[str]) -> list[str]:
+        """The keys as they are."""
+        return samples
+
+
+def image_fault(image: object) -> str | None:
+    """What is wrong with a decoded picture, or None: it must be an RGB tensor."""
+    if not isinstance(image, torch.Tensor):
+        return f"the picture came as {type(image).__name__}, not as a tensor"
+    if image.dim() != 3 or image.shape[0] != 3 or image.numel() == 0:
+        return f"the picture has shape {tuple(image.shape)} instead of (3, height, width)"
+    return None
+
+
+def load(request: dict[str, Any]) -> dict[str, Any]:
+    """Load each sample of ``split`` in ``dataset_dir`` once, ``batch_size`` at a time; ``prompt`` is compared."""
+    # With this switch on, Pillow fills up half a picture instead of refusing it.
+    ImageFile.LOAD_TRUNCATED_IMAGES = False
+    answer: dict[str, Any] = {"sample_class": sample_class(), "keys": [], "stopped": False}
+    faults = Faults()
+    try:
+        for batch in _batches(request, faults):
+            answer["keys"] += batch
+    except Exception as error:
+        # Energon gives up after 100 faults in a row; those and the keys so far tell more than its last words.
+        if not faults.found:
+            raise
+        logger.warning("stopped before the end: %s", error)
+        answer["stopped"] = True
+    return {**answer, "faults": faults.found}
+
+
+def _batches(request: dict[str, Any], faults: Faults) -> Iterator[list[str]]:
+    """The loader of one epoch: the validation recipe neither repeats, nor shuffles, nor drops the last batch."""
+    dataset = get_val_dataset(
+        Path(request["dataset_dir"]),
+        split_part=request["split"],
+        batch_size=request["batch_size"],
+        task_encoder=Encoder(request["prompt"]),
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0, global_error_handler=faults.record),
+    )
+    return iter(get_loader(dataset, watchdog_timeout_seconds=None))
+
+
+if __name__ == "__main__":
+    answer_parent(load)

@@ -1,0 +1,38 @@
+"""The Energon stage as Prefect tasks: index a dataset, check its files, load each split once."""
+
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+
+from tasks.energon.check import check_files
+from tasks.energon.index import IndexSummary, index_dataset
+from tasks.energon.loader import LoaderSummary, check_loader
+from tasks.energon.manifest import Split
+from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.settings import CheckSettings
+
+RETRIES: dict[str, Any] = {
+    "retries": len(RETRY_DELAYS),
+    "retry_delay_seconds": RETRY_DELAYS,
+    "retry_jitter_factor": RETRY_JITTER,
+    "retry_condition_fn": worth_retrying,
+}
+
+
+@task(name="index-energon", task_run_name="index-energon", **RETRIES)
+def index_dataset_task(dataset_dir: Path, check: CheckSettings) -> IndexSummary:
+    """Index a dataset. A retry is safe: what a failed run left is removed first, a finished index is kept."""
+    return index_dataset(dataset_dir, check.verify)
+
+
+@task(name="verify-energon", task_run_name="verify-energon", **RETRIES)
+def check_files_task(dataset_dir: Path, check: CheckSettings) -> IndexSummary:
+    """Compare tars and index with the manifest. A retry is safe: nothing but notes is written."""
+    return check_files(dataset_dir, check)
+
+
+@task(name="load-energon", task_run_name="load-{split}", **RETRIES)
+def check_loader_task(dataset_dir: Path, split: Split, check: CheckSettings) -> LoaderSummary:
+    """Load every sample of a split once. A retry is safe: the pass reads, and starts from the beginning."""
+    return check_loader(dataset_dir, split, check)

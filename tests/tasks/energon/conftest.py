@@ -1,0 +1,23 @@
+"""An indexed dataset, made once a module: each start of Energon costs seconds."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tasks.energon.index import index_dataset
+from tests.tasks.energon.dataset import good_dataset
+
+
+@pytest.fixture(scope="module")
+def indexed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An indexed dataset to look at, not to change."""
+    folder = good_dataset(tmp_path_factory.mktemp("indexed") / "energon")
+    index_dataset(folder)
+    return folder
+
+
+@pytest.fixture
+def indexed(indexed_once: Path, tmp_path: Path) -> Path:
+    """A copy of it to change."""
+    return Path(shutil.copytree(indexed_once, tmp_path / "energon"))

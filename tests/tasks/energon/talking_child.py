@@ -1,0 +1,27 @@
+"""Child process for the tests of tasks.energon.child: does what its request says."""
+
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+from tasks.energon.child import answer_parent
+
+
+def act(request: dict[str, Any]) -> dict[str, Any]:
+    """Answer, fail, or leave a grandchild behind and sleep."""
+    sys.stderr.write(request.get("say", "") + "\n")
+    if "exit" in request:
+        sys.exit(request["exit"])
+    if "signal" in request:
+        os.kill(os.getpid(), request["signal"])
+    if "leave" in request or "sleep" in request:
+        sleeper = subprocess.Popen(["sleep", "300"])
+        sys.stderr.write(f"pids {os.getpid()} {sleeper.pid}\n")
+    time.sleep(request.get("sleep", 0))
+    return {"heard": request.get("say")}
+
+
+if __name__ == "__main__":
+    answer_parent(act)
