@@ -6,10 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.files import sha256_of
+from tasks.metadata.fetch import FetchJob
+from tasks.metadata.hub import Source
 from tasks.metadata.slices import Slice, SliceFile
 
 REPO = "someone/some_metadata"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
+SOURCE = Source(REPO, REVISION)
 NAMES = ("a.parquet", "b.parquet", "c.parquet", "d.parquet")
 TEXT = pa.string()
 BOXES = pa.list_(pa.list_(pa.float64()))
@@ -53,3 +56,13 @@ def flip_byte(path: Path, offset: int = 60) -> None:
     data = bytearray(path.read_bytes())
     data[offset] ^= 1
     path.write_bytes(data)
+
+
+def job(tmp_path: Path, pin: SliceFile, source: Source = SOURCE) -> FetchJob:
+    """The job that fetches a file into ``tmp_path / "metadata"``."""
+    return FetchJob(folder=tmp_path / "metadata", source=source, pin=pin)
+
+
+def files_in(folder: Path) -> set[str]:
+    """Names of everything in the folder, the notes of hashes apart."""
+    return {path.name for path in folder.iterdir()} - {".fingerprints"} if folder.exists() else set()

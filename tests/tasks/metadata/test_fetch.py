@@ -11,8 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,26 +18,16 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
-from tasks.demo.hub import Fault, busy
+from tasks.demo.hub import Fault
 from tasks.errors import MetadataError, PipelineError, SettingsError, TransientError
-from tasks.metadata.fetch import FetchJob, fetch_file
-from tasks.metadata.hub import HubBusyError, Source, retry_after_seconds
+from tasks.metadata.fetch import fetch_file
+from tasks.metadata.hub import HubBusyError, Source
 from tasks.metadata.manifest import verify_metadata
 from tasks.metadata.slices import SliceFile
 from tests.tasks.metadata.conftest import ServeHub
-from tests.tasks.metadata.samples import REPO, REVISION, flip_byte, make_slice, table, write
+from tests.tasks.metadata.samples import REPO, REVISION, files_in, flip_byte, job, make_slice, table, write
 
 NOWHERE = "http://127.0.0.1:9"
-SOURCE = Source(REPO, REVISION)
-
-
-def job(tmp_path: Path, pin: SliceFile, source: Source = SOURCE) -> FetchJob:
-    return FetchJob(folder=tmp_path / "metadata", source=source, pin=pin)
-
-
-def files_in(folder: Path) -> set[str]:
-    """Names of everything in the folder, the notes of hashes apart."""
-    return {path.name for path in folder.iterdir()} - {".fingerprints"} if folder.exists() else set()
 
 
 def test_all_files_of_a_slice_arrive_and_nothing_else_is_left(tmp_path: Path, serve: ServeHub, pins: list[SliceFile]):
@@ -129,55 +117,6 @@ def test_a_changed_byte_under_an_old_mtime_is_fetched_anew(tmp_path: Path, serve
         flip_byte(path)
         os.utime(path, (path.stat().st_atime, path.stat().st_mtime - 3600))
         assert fetch_file(job(tmp_path, pins[0])).fetched
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_busy_hub_is_waited_for_and_the_log_says_so(
-    tmp_path: Path, serve: ServeHub, pins: list[SliceFile], caplog: pytest.LogCaptureFixture, status: int
-):
-    with serve({"a.parquet": [busy(status, "1"), busy(status, "0")]}) as hub, caplog.at_level(logging.WARNING):
-        started = time.monotonic()
-        assert fetch_file(job(tmp_path, pins[0])).fetched
-    assert time.monotonic() - started >= 1
-    assert hub.requests[:3] == ["HEAD a.parquet"] * 3
-    assert f"answered {status}" in caplog.text and "waiting 1 s" in caplog.text
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_hub_that_turns_busy_between_question_and_download_is_waited_for(
-    tmp_path: Path, serve: ServeHub, pins: list[SliceFile], status: int
-):
-    with serve({"a.parquet": [busy(status, "0", "GET")] * 2}) as hub:
-        assert fetch_file(job(tmp_path, pins[0])).fetched
-    assert hub.requests.count("GET a.parquet") == 3
-
-
-def test_a_busy_hub_that_names_no_time_is_asked_again(tmp_path: Path, serve: ServeHub, pins: list[SliceFile]):
-    with serve({"a.parquet": [busy(503)]}):
-        assert fetch_file(job(tmp_path, pins[0])).fetched
-
-
-def test_a_hub_that_is_busy_longer_than_our_patience_is_an_error_that_a_retry_may_mend(
-    tmp_path: Path, serve: ServeHub, pins: list[SliceFile]
-):
-    with serve({"a.parquet": [busy(429, "3600")]}), pytest.raises(TransientError, match="wants 3600 s more"):
-        fetch_file(job(tmp_path, pins[0]), patience=5)
-    assert files_in(tmp_path / "metadata") == set()
-
-
-def test_retry_after_is_read_as_seconds_or_as_a_date():
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    assert retry_after_seconds("120", now) == 120
-    assert retry_after_seconds(format_datetime(now + timedelta(seconds=90), usegmt=True), now) == 90
-    assert retry_after_seconds(format_datetime(now - timedelta(seconds=90), usegmt=True), now) == 0
-    for nothing in (None, "", "soon", "-5", "²", "1e9", "1 Jan 99999999999 00:00:00 GMT"):
-        assert retry_after_seconds(nothing, now) is None
-
-
-def test_retry_after_as_a_date_is_honoured(tmp_path: Path, serve: ServeHub, pins: list[SliceFile]):
-    date = format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True)
-    with serve({"a.parquet": [busy(503, date)]}), pytest.raises(TransientError, match=r"wants 7[12]\d\d s more"):
-        fetch_file(job(tmp_path, pins[0]), patience=5)
 
 
 @pytest.mark.parametrize(
