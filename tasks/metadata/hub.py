@@ -1,0 +1,167 @@
+"""The Hugging Face hub: one download, and what its refusals mean."""
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from huggingface_hub import constants, hf_hub_download, hf_hub_url
+from huggingface_hub.errors import (
+    FileMetadataError,
+    GatedRepoError,
+    HfHubHTTPError,
+    # The base error of the HTTP client, under whatever name the library uses that client.
+    HTTPError,
+    OfflineModeIsEnabled,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+    XetDownloadError,
+)
+from huggingface_hub.utils import build_hf_headers, get_session
+
+from tasks.errors import MetadataError, SettingsError, TransientError
+from tasks.metadata.verify import describe_bytes
+
+BUSY = frozenset({408, 429, 500, 502, 503, 504})
+"""HTTP statuses that ask to come back later."""
+
+WITHOUT_THE_HUB = "or put the pinned files into the metadata folder by hand: then no hub is needed"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where pinned files come from: a dataset repository at a commit."""
+
+    repo_id: str
+    revision: str
+
+
+class HubBusyError(TransientError):
+    """The hub asked to come back later, after ``retry_after`` seconds if it said so."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+def endpoint() -> str:
+    """The hub's address: HF_ENDPOINT as it is now, else the library's default. Raises SettingsError."""
+    url = (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise SettingsError(f"HF_ENDPOINT is {url!r}, which is no address of a hub; an example: http://host:8080")
+    return url
+
+
+def download(source: Source, name: str, folder: Path) -> Path:
+    """Download one file into ``folder``, an empty one: the library leaves notes of its own there.
+
+    The token is the one that the library finds (HF_TOKEN or a login). HF_HUB_DISABLE_XET=1 in the environment
+    makes it plain HTTP. Raises HubBusyError or TransientError where waiting may help, MetadataError where it
+    will not, and OSError if ``folder`` cannot be written.
+    """
+    hub = endpoint()
+    try:
+        # Forced: the library's shared cache is left out, and so are its retries, except for a 429 or a cut
+        # connection in mid-file, which it handles well.
+        return Path(
+            hf_hub_download(
+                source.repo_id,
+                name,
+                repo_type="dataset",
+                revision=source.revision,
+                local_dir=folder,
+                endpoint=hub,
+                force_download=True,
+            )
+        )
+    except (HTTPError, OSError, ValueError, XetDownloadError) as error:
+        raise _translated(_real_error(error), hub, source, name) from None
+
+
+def retry_after_seconds(value: str | None, now: datetime) -> float | None:
+    """Seconds that a Retry-After header asks for: given as such, or as an HTTP date (RFC 9110, 10.2.3)."""
+    text = (value or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    aware = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return max(0.0, (aware - now).total_seconds())
+
+
+def _real_error(error: BaseException) -> BaseException:
+    """The library wraps what went wrong before a forced download into a bare ValueError."""
+    return error.__cause__ if type(error) is ValueError and error.__cause__ else error
+
+
+def _translated(error: BaseException, hub: str, source: Source, name: str) -> BaseException:
+    where = f"{name} of {source.repo_id} at {hub}"
+    if isinstance(error, HfHubHTTPError):
+        return _refusal(error, hub, source, name)
+    if isinstance(error, OfflineModeIsEnabled):
+        return MetadataError(f"cannot fetch {where}: HF_HUB_OFFLINE is set; unset it, {WITHOUT_THE_HUB}")
+    if isinstance(error, OSError) and error.errno:
+        return error
+    if isinstance(error, ValueError):
+        return MetadataError(f"cannot fetch {where}: {error}")
+    if isinstance(error, HTTPError | XetDownloadError):
+        return TransientError(
+            f"cannot fetch {where}: {type(error).__name__}: {error}; "
+            f"check the network, set HF_ENDPOINT to a hub that this machine reaches, {WITHOUT_THE_HUB}"
+        )
+    return _unexpected_answer(error, hub, source, name)
+
+
+def _refusal(error: HfHubHTTPError, hub: str, source: Source, name: str) -> Exception:
+    status = error.response.status_code
+    where = f"{hub} answered {status} for {name} of dataset {source.repo_id} at revision {source.revision}"
+    if status in BUSY:
+        wait = retry_after_seconds(error.response.headers.get("Retry-After"), datetime.now(UTC))
+        return HubBusyError(f"{where}: it is busy or limits the rate", wait)
+    if isinstance(error, RevisionNotFoundError):
+        return MetadataError(f"{where}: the repository has no such revision; check `revision` in the slice")
+    if isinstance(error, RemoteEntryNotFoundError):
+        return MetadataError(f"{where}: the revision has no such file; check `files` in the slice")
+    if isinstance(error, GatedRepoError):
+        return MetadataError(f"{where}: access is gated; accept its terms on the hub, then set HF_TOKEN")
+    if isinstance(error, RepositoryNotFoundError):
+        return MetadataError(f"{where}: there is no such dataset, or it is private: check `repo_id`, or set HF_TOKEN")
+    if status in (401, 403):
+        return MetadataError(f"{where}: access is refused; set HF_TOKEN to a token that may read it")
+    if status == 404:
+        return MetadataError(f"{where}: it does not know this address; check the slice, and HF_ENDPOINT")
+    return MetadataError(f"{where}: {error.server_message or 'no reason given'}; check the slice, and HF_ENDPOINT")
+
+
+def _unexpected_answer(error: BaseException, hub: str, source: Source, name: str) -> Exception:
+    """What came has not the headers of a hub, or not the announced size: look at what is sent, and say so."""
+    url = hf_hub_url(source.repo_id, name, repo_type="dataset", revision=source.revision, endpoint=hub)
+    head = _first_bytes(url)
+    if head is not None and not head.startswith(b"PAR1"):
+        return MetadataError(
+            f"{url} does not answer with a Parquet file: {describe_bytes(head)}; "
+            f"check HF_ENDPOINT and the proxy or sign-in page of this network, {WITHOUT_THE_HUB}"
+        )
+    reason = str(error).splitlines()[0]
+    if isinstance(error, FileMetadataError):
+        return MetadataError(f"{hub} does not answer as a hub does: {reason} Check HF_ENDPOINT, {WITHOUT_THE_HUB}")
+    return TransientError(f"{url} did not send what it announced: {reason}")
+
+
+def _first_bytes(url: str) -> bytes | None:
+    """The first bytes that an address answers with; None if it does not answer, or with an error."""
+    try:
+        with get_session().stream("GET", url, headers=build_hf_headers(), timeout=10) as answer:
+            return next(answer.iter_bytes(200), b"") if answer.status_code == 200 else None
+    except HTTPError:
+        return None

@@ -1,0 +1,33 @@
+"""Prefect tasks of the metadata stage."""
+
+from pathlib import Path
+
+from prefect import task
+
+from tasks.fingerprints import Verify
+from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_file
+from tasks.metadata.manifest import ManifestSummary, verify_metadata, write_manifest
+from tasks.metadata.slices import Slice
+from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+
+
+@task(
+    task_run_name="metadata-{job.pin.name}",
+    retries=len(RETRY_DELAYS),
+    retry_delay_seconds=RETRY_DELAYS,
+    retry_jitter_factor=RETRY_JITTER,
+    retry_condition_fn=worth_retrying,
+)
+def fetch_metadata_file(job: FetchJob) -> FetchedFile:
+    """Fetch and verify one pinned file.
+
+    A retry is safe: a file that is in place and right is left alone, any other starts anew in a folder of its own.
+    """
+    return fetch_file(job)
+
+
+@task(task_run_name="metadata-manifest-{slice_.name}")
+def write_metadata_manifest(folder: Path, slice_: Slice, verify: Verify = "changed") -> ManifestSummary:
+    """Verify all files of the slice together, and write ``metadata-manifest.json``."""
+    manifest = verify_metadata(folder, slice_, verify)
+    return manifest.summary(write_manifest(folder, manifest))

@@ -1,0 +1,153 @@
+"""Whether a metadata file is the one that is pinned: size, SHA-256, rows, and the Arrow types of what is used."""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict
+
+from tasks.errors import MetadataError
+from tasks.fingerprints import Fingerprints, Verify
+from tasks.metadata.slices import SliceFile
+
+
+class Column(BaseModel):
+    """A column: its name, and its Arrow type as Arrow writes it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    type: str
+
+
+class Contents(BaseModel):
+    """What the footer of a Parquet file tells."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rows: int
+    columns: tuple[Column, ...]
+
+
+def fingerprints_in(folder: Path, verify: Verify = "changed") -> Fingerprints:
+    """The noted hashes of a metadata folder's files."""
+    return Fingerprints(folder / ".fingerprints", verify)
+
+
+def verify_file(path: Path, pin: SliceFile, fingerprints: Fingerprints) -> Contents:
+    """What ``path`` holds, once it has been checked against its pin.
+
+    Raises MetadataError with every mismatch as a sentence of its own.
+    """
+    if not path.is_file():
+        raise MetadataError(f"{path} is missing or not a file; fetch the metadata, or put the pinned file there")
+    contents, problems = compare(path, pin, fingerprints)
+    if contents is None or problems:
+        raise MetadataError(listed(f"{path} is not the pinned file:", problems))
+    return contents
+
+
+def compare(path: Path, pin: SliceFile, fingerprints: Fingerprints) -> tuple[Contents | None, list[str]]:
+    """What ``path`` holds (None: it is not Parquet), and where it differs from its pin. Raises OSError."""
+    problems = byte_problems(path, pin, fingerprints)
+    footer = _read_footer(path)
+    if footer is None:
+        with path.open("rb") as file:
+            return None, [describe_bytes(file.read(200)), *problems]
+    contents, schema = footer
+    if contents.rows != pin.rows:
+        problems.append(f"it has {contents.rows} rows, {pin.rows} are pinned")
+    return contents, problems + schema_problems(schema)
+
+
+def byte_problems(path: Path, pin: SliceFile, fingerprints: Fingerprints) -> list[str]:
+    """Where size and SHA-256 of ``path`` differ from the pin, a sentence each. Raises OSError."""
+    found = fingerprints.of(path)
+    problems = []
+    if found.size != pin.bytes:
+        problems.append(f"its size is {found.size} bytes, {pin.bytes} are pinned")
+    if found.sha256 != pin.sha256:
+        problems.append(f"its SHA-256 is {found.sha256}, {pin.sha256} is pinned")
+    return problems
+
+
+def schema_problems(schema: pa.Schema) -> list[str]:
+    """What keeps the downloader from using the columns it needs, a sentence each; other columns are not judged.
+
+    Takes the logical (Arrow) schema: in the physical one ``face_bboxes`` goes by the name of its leaf.
+    """
+    problems = []
+    for name, (fits, wanted) in _USED_COLUMNS.items():
+        indices = schema.get_all_field_indices(name)
+        if len(indices) != 1:
+            problems.append(f"it has {len(indices)} columns named {name}, one is needed (columns: {schema.names})")
+        elif not fits(schema.field(indices[0]).type):
+            problems.append(f"its column {name} is {schema.field(indices[0]).type}, {wanted} is needed")
+    return problems
+
+
+def refuse_strays(folder: Path, pinned: Collection[str]) -> None:
+    """Raise MetadataError if ``folder`` holds Parquet files that are not pinned: the downloader would read them."""
+    strays = sorted(path.name for path in folder.glob("*.parquet") if path.name not in pinned)
+    if strays:
+        raise MetadataError(
+            f"{folder} holds Parquet files that the slice does not pin: {', '.join(strays)}; "
+            "the downloader would take them as input: move them to another folder"
+        )
+
+
+def describe_bytes(head: bytes) -> str:
+    """What a file, or an answer, that should be Parquet is instead, told by its first bytes."""
+    text = head.lstrip().lower()
+    if not head:
+        return "it is empty"
+    if text.startswith(b"version https://git-lfs"):
+        kind = "it is a Git-LFS pointer, not the file that it stands for"
+    elif text.startswith((b"<!doctype html", b"<html")):
+        kind = "it is an HTML page, not Parquet"
+    elif head.startswith(b"PAR1"):
+        kind = "it begins like Parquet, but it is cut or damaged"
+    else:
+        kind = "it is not Parquet"
+    return f"{kind} (first bytes: {head[:40]!r})"
+
+
+def listed(heading: str, problems: list[str]) -> str:
+    """A heading and its problems, one a line."""
+    return "\n  - ".join([heading, *problems])
+
+
+def _read_footer(path: Path) -> tuple[Contents, pa.Schema] | None:
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            columns = tuple(Column(name=field.name, type=str(field.type)) for field in schema)
+            return Contents(rows=file.metadata.num_rows, columns=columns), schema
+    # ValueError: a damaged footer may hold names that are not UTF-8.
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return pa.types.is_string(type_) or pa.types.is_large_string(type_)
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return pa.types.is_list(type_) or pa.types.is_large_list(type_)
+
+
+def _is_boxes(type_: pa.DataType) -> bool:
+    if not (_is_list(type_) and _is_list(type_.value_type)):
+        return False
+    number = type_.value_type.value_type
+    return pa.types.is_float32(number) or pa.types.is_float64(number)
+
+
+_TEXT = (_is_text, "string or large_string")
+_USED_COLUMNS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
+    "uid": _TEXT,
+    "url": _TEXT,
+    "text": _TEXT,
+    "face_bboxes": (_is_boxes, "list of list of float or double"),
+}
