@@ -45,23 +45,21 @@ class Fingerprints:
 
     def of(self, path: Path) -> Fingerprint:
         """The fingerprint of ``path``; reads the file only if it may have changed. Raises OSError."""
-        stat = path.stat()
-        note = self._read(path)
-        known = note and (note.size, note.mtime_ns, note.ctime_ns) == (
-            stat.st_size,
-            stat.st_mtime_ns,
-            stat.st_ctime_ns,
-        )
-        if note and known and self.verify == "changed":
-            return Fingerprint(name=path.name, size=note.size, sha256=note.sha256)
-        return self._hash(path)
+        noted = self.noted(path) if self.verify == "changed" else None
+        return noted or self._hash(path)
+
+    def noted(self, path: Path) -> Fingerprint | None:
+        """The fingerprint noted for ``path``, if the file still has the size and times of the note."""
+        stat, note = path.stat(), self._read(path)
+        times = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        if note is None or (note.size, note.mtime_ns, note.ctime_ns) != times:
+            return None
+        return Fingerprint(name=path.name, size=note.size, sha256=note.sha256)
 
     def remember(self, path: Path, sha256: str) -> Fingerprint:
         """Note the hash of a file that was just written and hashed on the way."""
         stat = path.stat()
-        note = _Note(
-            size=stat.st_size, mtime_ns=stat.st_mtime_ns, ctime_ns=stat.st_ctime_ns, sha256=sha256
-        )
+        note = _Note(size=stat.st_size, mtime_ns=stat.st_mtime_ns, ctime_ns=stat.st_ctime_ns, sha256=sha256)
         write_json(self._note(path), note.model_dump())
         return Fingerprint(name=path.name, size=note.size, sha256=sha256)
 

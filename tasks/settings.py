@@ -28,7 +28,8 @@ class DownloadSettings(Settings):
         "auto", description="Which downloader environment to use; auto: the one that the slice names."
     )
     environment: Path | None = Field(
-        None, description="Folder of the downloader environment, built if missing; null: inside the data root."
+        None,
+        description="Folder of the downloader environment, built if missing; null: inside the data root.",
     )
     processes_count: Positive = Field(16, description="Downloader processes.")
     thread_count: Positive = Field(128, description="Download threads in each process.")
@@ -45,7 +46,9 @@ class DownloadSettings(Settings):
     blur_faces: bool = Field(True, description="Blur the boxes that face_bboxes names.")
     oom_shard_count: int = Field(8, ge=5, le=10, description="Digits in a shard's name.")
     user_agent_token: str | None = Field(
-        None, pattern=r"^[A-Za-z0-9_.-]+$", description="Token added to img2dataset's user agent; opt-out headers may name it."
+        None,
+        pattern=r"^[A-Za-z0-9_.-]+$",
+        description="Token added to img2dataset's user agent; opt-out headers may name it.",
     )
 
 

@@ -1,0 +1,1 @@
+"""How flows reach machines: cluster profiles, task runners, work pools."""

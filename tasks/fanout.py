@@ -1,0 +1,117 @@
+"""Run one task over many jobs on a task runner, and outlive lost workers.
+
+Dask runs a task run again when its worker dies, but when it gives up, Prefect's retries do not fire and the
+task run stays Running. So nobody waits on a bare list of futures: a window of jobs is in flight, finished futures
+come through a queue, a future that Dask lost is reported Crashed and submitted again, and every future is released
+at once (Dask computes held results again when their worker dies).
+"""
+
+import queue
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from prefect import Task
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.exceptions import ObjectNotFound
+from prefect.logging import get_run_logger
+from prefect.states import Crashed
+from prefect.task_runners import TaskRunner
+
+from tasks.errors import PipelineError
+
+Job = TypeVar("Job")
+
+LOST_ATTEMPTS = 3
+"""How often a job is submitted before it counts as failed because its workers die."""
+
+STALL_SECONDS = 2 * 3600.0
+"""The longest silence of all jobs in flight before the run gives up: far above any shard's time."""
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Job]):
+    """How a job ended: with a result, or with an error for a person to read."""
+
+    job: Job
+    result: Any = None
+    error: BaseException | None = None
+
+
+def run_each(runner: TaskRunner[Any], task: Task[..., Any], jobs: Iterable[Job], window: int) -> Iterator[Outcome[Job]]:
+    """Run ``task(job=job)`` for every job, at most ``window`` at a time, yielding outcomes as they come.
+
+    ``jobs`` is read only when there is room, so a generator can decide late whether there is more to do.
+    Must be called inside a flow run. Raises PipelineError when nothing ends for STALL_SECONDS.
+    """
+    flight: _Flight[Job] = _Flight(runner, task)
+    source = iter(jobs)
+    while True:
+        while len(flight.running) < window and (job := next(source, None)) is not None:
+            flight.submit(job, attempt=1)
+        if not flight.running:
+            return
+        outcome = flight.next_outcome()
+        if outcome is not None:
+            yield outcome
+
+
+class _Flight(Generic[Job]):
+    """The jobs in flight."""
+
+    def __init__(self, runner: TaskRunner[Any], task: Task[..., Any]) -> None:
+        self.runner = runner
+        self.task = task
+        self.running: dict[UUID, tuple[Any, Job, int]] = {}
+        self.finished: queue.Queue[UUID] = queue.Queue()
+
+    def submit(self, job: Job, attempt: int) -> None:
+        future = self.runner.submit(self.task, parameters={"job": job})
+        run_id = future.task_run_id
+        self.running[run_id] = (future.wrapped_future, job, attempt)
+        future.wrapped_future.add_done_callback(lambda _: self.finished.put(run_id))
+
+    def next_outcome(self) -> Outcome[Job] | None:
+        """Wait for one job; None if it was lost and is on its way again."""
+        try:
+            run_id = self.finished.get(timeout=STALL_SECONDS)
+        except queue.Empty:
+            jobs = ", ".join(str(job) for _, job, _ in self.running.values())
+            raise PipelineError(
+                f"no job ended for {STALL_SECONDS:.0f} s; still out: {jobs}. Look at the Dask dashboard, then run "
+                "again: finished work is kept"
+            ) from None
+        wrapped, job, attempt = self.running.pop(run_id)
+        try:
+            if getattr(wrapped, "status", "finished") == "finished":
+                return _outcome(job, wrapped.result())
+            return self._lost(run_id, job, attempt, wrapped.status)
+        finally:
+            getattr(wrapped, "release", lambda: None)()
+
+    def _lost(self, run_id: UUID, job: Job, attempt: int, status: str) -> Outcome[Job] | None:
+        message = f"Dask gave up on this task run ({status}): its worker died, attempt {attempt} of {LOST_ATTEMPTS}"
+        _report_crashed(run_id, message)
+        if attempt < LOST_ATTEMPTS:
+            get_run_logger().warning("%s: %s", job, message)
+            self.submit(job, attempt + 1)
+            return None
+        return Outcome(job, error=PipelineError(f"{job}: {message}; see the worker's log for what killed it"))
+
+
+def _outcome(job: Job, state: State[Any]) -> Outcome[Job]:
+    result = state.result(raise_on_failure=False)
+    if state.is_completed():
+        return Outcome(job, result=result)
+    error = result if isinstance(result, BaseException) else PipelineError(f"{job}: {state.message}")
+    return Outcome(job, error=error)
+
+
+def _report_crashed(run_id: UUID, message: str) -> None:
+    with get_client(sync_client=True) as client:
+        try:
+            client.set_task_run_state(run_id, Crashed(message=message), force=True)
+        except ObjectNotFound:
+            return  # lost before it told the API of itself

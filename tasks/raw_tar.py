@@ -1,0 +1,168 @@
+"""Raw shards as they lie on disk: the order of the tars, and the samples that their headers tell of."""
+
+import os
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from tasks.errors import ShardError
+
+ArchiveEnd = Literal["complete", "missing", "trailing data"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A regular file of a sample: extension after the last dot, and where its bytes lie in the tar."""
+
+    extension: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Contiguous members of one key: a sample, if it is whole. ``offset`` is its first header's."""
+
+    key: str
+    offset: int
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A place where a tar cannot be read as samples, and how many groups were whole before it."""
+
+    message: str
+    member: str | None
+    offset: int
+    groups_before: int
+
+
+@dataclass(frozen=True)
+class TarContents:
+    """What the headers of one raw tar tell."""
+
+    groups: tuple[Group, ...]
+    troubles: tuple[Trouble, ...]
+    end: ArchiveEnd
+    other_members: tuple[str, ...]
+    """Names of members that are no regular files; they count as nothing."""
+
+
+def list_raw_tars(folder: Path) -> list[Path]:
+    """The raw tars of ``folder`` in lexical order of their names.
+
+    Raises ShardError if there are none, or if names differ in length: lexical order would then not be
+    the numeric one, and a selection of the first samples would take the wrong shards.
+    """
+    if not folder.is_dir():
+        raise ShardError(f"{folder} is not a folder; name the folder that holds the raw shards (*.tar)")
+    tars = sorted((p for p in folder.glob("*.tar") if not p.name.startswith(".")), key=lambda p: p.name)
+    if not tars:
+        raise ShardError(f"{folder} holds no *.tar; name the folder that holds the raw shards")
+    odd = next((p.name for p in tars if len(p.name) != len(tars[0].name)), None)
+    if odd:
+        raise ShardError(
+            f"{folder}: the names {tars[0].name} and {odd} differ in length, so that lexical and numeric order "
+            "of the shards may differ; rename the shards to one length"
+        )
+    return tars
+
+
+def read_tar(path: Path) -> TarContents:
+    """Read all headers of a raw tar. A damaged tar is not an error here: its troubles are in the answer.
+
+    Raises OSError if the file cannot be read.
+    """
+    reader = _Reader()
+    with path.open("rb") as file:
+        end = reader.read(file)
+    return TarContents(tuple(reader.groups), tuple(reader.troubles), end, tuple(reader.other_members))
+
+
+class _Reader:
+    """Collects groups and troubles while the headers go by."""
+
+    def __init__(self) -> None:
+        self.groups: list[Group] = []
+        self.troubles: list[Trouble] = []
+        self.other_members: list[str] = []
+        self.open_key: str | None = None
+        self.open_offset = 0
+        self.open_members: list[Member] = []
+
+    def read(self, file: BinaryIO) -> ArchiveEnd:
+        """Read the archive to its end or to where it is damaged."""
+        size = os.fstat(file.fileno()).st_size
+        last: tarfile.TarInfo | None = None
+        try:
+            # Plain tar only: a compressed file has no byte ranges to copy.
+            with tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
+                for last in tar:
+                    self._take(last)
+                    _refuse_cut_member(last, size)
+                    tar.members = []  # type: ignore[attr-defined]  # tarfile would keep every header in memory
+                offset = tar.offset
+        except tarfile.TarError as error:
+            self._damage(f"cannot be read as a tar: {error}", last)
+            return "missing"
+        return self._archive_end(file, offset, last)
+
+    def _take(self, info: tarfile.TarInfo) -> None:
+        name = info.name.rsplit("/", 1)[-1]
+        if not info.isreg():
+            self.other_members.append(info.name)
+            return
+        if info.issparse():
+            self._trouble("is a sparse file, whose bytes do not lie in one piece", info.name, info.offset)
+            return
+        key, dot, extension = name.rpartition(".")
+        if not dot:
+            self._trouble("has no extension", info.name, info.offset)
+            return
+        if key != self.open_key:
+            self._close_group()
+            self.open_key, self.open_offset = key, info.offset
+        if any(member.extension == extension for member in self.open_members):
+            self._trouble(f"comes twice in the sample {key!r}", info.name, info.offset)
+            return
+        self.open_members.append(Member(extension, info.offset_data, info.size))
+
+    def _close_group(self) -> None:
+        if self.open_key is not None:
+            self.groups.append(Group(self.open_key, self.open_offset, tuple(self.open_members)))
+        self.open_key, self.open_members = None, []
+
+    def _damage(self, message: str, last: tarfile.TarInfo | None) -> None:
+        """Groups before the damage stand; the one that it may lie in is no sample."""
+        self.open_key, self.open_members = None, []
+        self._trouble(message, last.name if last else None, last.offset if last else 0)
+
+    def _trouble(self, message: str, member: str | None, offset: int) -> None:
+        self.troubles.append(Trouble(message, member, offset, len(self.groups)))
+
+    def _archive_end(self, file: BinaryIO, offset: int, last: tarfile.TarInfo | None) -> ArchiveEnd:
+        """tarfile ends quietly at a damaged header; here it must be the zero blocks, or the file's end."""
+        file.seek(offset)
+        blocks = file.read(2 * tarfile.BLOCKSIZE)
+        if blocks and (len(blocks) < tarfile.BLOCKSIZE or any(blocks[: tarfile.BLOCKSIZE])):
+            self._damage(f"is damaged at byte {offset}: neither a header nor the end of the archive", last)
+            return "missing"
+        self._close_group()
+        if len(blocks) < 2 * tarfile.BLOCKSIZE:
+            return "missing"
+        return "complete" if _only_zeros(file, blocks) else "trailing data"
+
+
+def _refuse_cut_member(info: tarfile.TarInfo, size: int) -> None:
+    if info.isreg() and not info.issparse() and not 0 <= info.size <= size - info.offset_data:
+        raise tarfile.ReadError("unexpected end of data")
+
+
+def _only_zeros(file: BinaryIO, first: bytes) -> bool:
+    while first:
+        if any(first):
+            return False
+        first = file.read(1 << 20)
+    return True
