@@ -57,10 +57,7 @@ def expected_shards(rows: Mapping[str, int], settings: DownloadSettings) -> list
     """
     size = settings.number_sample_per_shard
     pieces = [min(size, rows[name] - start) for name in sorted(rows) for start in range(0, rows[name], size)]
-    return [
-        ExpectedShard(f"{number:0{settings.oom_shard_count}d}", attempts)
-        for number, attempts in enumerate(pieces)
-    ]
+    return [ExpectedShard(f"{number:0{settings.oom_shard_count}d}", attempts) for number, attempts in enumerate(pieces)]
 
 
 def shard_states(folder: Path, shards: Iterable[ExpectedShard]) -> list[ShardState]:
@@ -119,9 +116,7 @@ def remove_invalid_stats(folder: Path, states: Iterable[ShardState]) -> list[str
     Returns the names of those shards.
     """
     removed = []
-    for path, name in (
-        (stats_path(folder, state.shard), state.shard.name) for state in states if not state.done
-    ):
+    for path, name in ((stats_path(folder, state.shard), state.shard.name) for state in states if not state.done):
         if path.exists():
             path.unlink()
             removed.append(name)

@@ -35,10 +35,11 @@ from tasks.settings import DownloadSettings
 
 LOG = "img2dataset.log"
 POLL_SECONDS = 5.0
+REASONS_KEPT = 20
 
 
 class DownloadSummary(BaseModel):
-    """A finished download; ``new_shards`` is 0 if there was nothing left to do."""
+    """A finished download; ``new_shards`` is 0 if there was nothing left to do. The receipt has all reasons."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -66,9 +67,7 @@ class Progress:
     def look(self) -> bool:
         """Whether shards were finished since the last look."""
         names = {path.name for path in self.folder.glob("*_stats.json")}
-        new = [
-            s for s in self.expected if s.name not in self.done and stats_path(self.folder, s).name in names
-        ]
+        new = [s for s in self.expected if s.name not in self.done and stats_path(self.folder, s).name in names]
         stats = {shard.name: shard_state(self.folder, shard).stats for shard in new}
         finished = {name: numbers for name, numbers in stats.items() if numbers}
         self.done.update(finished)
@@ -167,7 +166,7 @@ def _finish(
     path = root.download / "receipt.json"
     if read_receipt(path) != receipt:
         receipt.write(path)
-    return DownloadSummary(new_shards=new_shards, totals=totals)
+    return DownloadSummary(new_shards=new_shards, totals=totals.in_short(REASONS_KEPT))
 
 
 def _unfinished(left: list[ShardState], before: int, code: int, log: Path, log_start: int) -> DownloadError:
@@ -203,7 +202,5 @@ def _only_one(root: DataRoot) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DownloadError(
-                f"Another download is at work in {root.path}; wait for it or end it."
-            ) from None
+            raise DownloadError(f"Another download is at work in {root.path}; wait for it or end it.") from None
         yield

@@ -17,6 +17,8 @@ import uv
 
 from tasks.errors import DownloadError
 from tasks.files import write_json
+from tasks.layout import DataRoot
+from tasks.settings import DownloadSettings
 
 LOCK = Path(__file__).with_name("downloader-current.txt")
 MARKER = "datacomp-energon.json"
@@ -69,6 +71,11 @@ def build_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment:
         return find_environment(folder, lock) or _build(folder, lock)
 
 
+def environment_folder(root: DataRoot, settings: DownloadSettings) -> Path:
+    """Where the downloader environment lies: in the data root, unless the settings name a folder."""
+    return settings.environment or root.downloader_env
+
+
 def find_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment | None:
     """The environment in ``folder`` if it was built from ``lock`` and still imports what the pins say."""
     try:
@@ -87,9 +94,7 @@ def check_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment:
     python = folder / "bin" / "python"
     command = [str(python), "-I", "-c", CHECK]
     environment = clean_environ() | {"NO_ALBUMENTATIONS_UPDATE": "1"}
-    output = _run(
-        command, environment, f"{folder} cannot import img2dataset", "Remove it; it is then built anew."
-    )
+    output = _run(command, environment, f"{folder} cannot import img2dataset", "Remove it; it is then built anew.")
     versions = {name: _text(value) for name, value in json.loads(output.splitlines()[-1]).items()}
     _compare(versions, _pins(lock), folder)
     return DownloaderEnvironment(python, _sha256(lock), versions)
@@ -99,9 +104,7 @@ def clean_environ() -> dict[str, str]:
     """Our environment variables without those that would lead another Python to our packages."""
     leftovers = ("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "__PYVENV_LAUNCHER__")
     return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("PYTHON") and name not in leftovers
+        name: value for name, value in os.environ.items() if not name.startswith("PYTHON") and name not in leftovers
     }
 
 

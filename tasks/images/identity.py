@@ -91,6 +91,4 @@ def _differences(earlier: Receipt, work: Receipt) -> list[tuple[str, object, obj
     before = {"stage_version": earlier.stage_version, **earlier.inputs, **earlier.settings}
     after = {"stage_version": work.stage_version, **work.inputs, **work.settings}
     names = sorted(before.keys() | after.keys())
-    return [
-        (name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)
-    ]
+    return [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]

@@ -1,7 +1,7 @@
 """A downloader environment for the whole session, a small web, and metadata that points at it."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,9 +30,7 @@ class Slice:
     source: DownloadInput
     rows: list[dict[str, object]]
 
-    def download(
-        self, environment: DownloaderEnvironment, settings: DownloadSettings = SETTINGS
-    ) -> DownloadSummary:
+    def download(self, environment: DownloaderEnvironment, settings: DownloadSettings = SETTINGS) -> DownloadSummary:
         return download_shards(self.root, self.source, settings, lambda: environment)
 
 
@@ -58,22 +56,35 @@ def web() -> Iterator[Web]:
 
 @pytest.fixture
 def slice_(tmp_path: Path, web: Web) -> Slice:
-    """40 rows: row 3, 13, 23, 33 missing, 5, 15, … a web page, row 7, 17, … slow, odd rows have a face."""
     return make_slice(DataRoot(tmp_path / "data, root (1)"), web)
 
 
-def make_slice(root: DataRoot, web: Web, size: int = 40, kinds: dict[int, str] | None = None) -> Slice:
-    """Write metadata of ``size`` rows; ``kinds`` maps the last digit of a row to what the web answers."""
-    kinds = {3: "missing", 5: "html", 7: "slow"} if kinds is None else kinds
+@pytest.fixture(scope="session")
+def finished(
+    tmp_path_factory: pytest.TempPathFactory, downloader: DownloaderEnvironment
+) -> Iterator[tuple[Slice, DownloadSummary]]:
+    """A slice that is downloaded already; tests only read it."""
+    with serve() as web:
+        made = make_slice(DataRoot(tmp_path_factory.mktemp("finished")), web)
+        yield made, made.download(downloader)
+
+
+def faulty_web(number: int) -> str:
+    """Rows 3, 13, 23, 33 are missing, 5, 15, 25, 35 a web page, 7, 17, 27, 37 slow, the others a picture."""
+    return {3: "missing", 5: "html", 7: "slow"}.get(number % 10, "ok")
+
+
+def make_slice(root: DataRoot, web: Web, kind: Callable[[int], str] = faulty_web) -> Slice:
+    """Write metadata of 40 rows, odd ones with a face; ``kind`` says what the web answers to a row."""
     rows: list[dict[str, object]] = [
         {
             "uid": hashlib.md5(str(number).encode()).hexdigest(),
-            "url": web.url(kinds.get(number % 10, "ok"), number),
+            "url": web.url(kind(number), number),
             "text": f"Caption Nº {number}, [as] 'it' is",
             "face_bboxes": [BOX] if number % 2 else [],
             "sha256": "0" * 64,
         }
-        for number in range(size)
+        for number in range(40)
     ]
     files = {"b.parquet": rows[25:], "a.parquet": rows[:25]}
     root.metadata.mkdir(parents=True)
