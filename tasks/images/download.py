@@ -1,7 +1,6 @@
 """Download the shards of a metadata slice: run img2dataset, believe only what it leaves on disk."""
 
 import contextlib
-import fcntl
 import json
 import shutil
 import time
@@ -27,6 +26,7 @@ from tasks.images.completion import (
 )
 from tasks.images.environment import DownloaderEnvironment
 from tasks.images.identity import DownloadInput, check_metadata_files, claim, identity
+from tasks.images.locks import exclusive
 from tasks.images.process import end_leftovers, last_lines, run_once
 from tasks.images.totals import DownloadTotals, add_up
 from tasks.layout import DataRoot
@@ -196,11 +196,10 @@ def _note_downloader(root: DataRoot, environment: DownloaderEnvironment) -> None
 
 @contextlib.contextmanager
 def _only_one(root: DataRoot) -> Iterator[None]:
-    """Keep a second download out of ``root``; the system frees the lock when its holder dies."""
-    root.download.mkdir(parents=True, exist_ok=True)
-    with (root.download / "lock").open("a") as file:
+    """Keep a second download out of ``root``."""
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(exclusive(root.download / "lock", wait=False))
         except BlockingIOError:
             raise DownloadError(f"Another download is at work in {root.path}; wait for it or end it.") from None
         yield

@@ -1,7 +1,6 @@
 """The environment of img2dataset: built with uv from a pinned list, checked by importing from it."""
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -9,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import uv
 
 from tasks.errors import DownloadError
 from tasks.files import write_json
+from tasks.images.locks import exclusive
 from tasks.layout import DataRoot
 from tasks.settings import DownloadSettings
 
@@ -66,9 +66,14 @@ def build_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment:
     good = find_environment(folder, lock)
     if good:
         return good
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _one_builder(folder):
-        return find_environment(folder, lock) or _build(folder, lock)
+    try:
+        with exclusive(folder.with_name(f".{folder.name}.lock"), wait=True):
+            return find_environment(folder, lock) or _build(folder, lock)
+    except OSError as error:
+        raise DownloadError(
+            f"The downloader environment cannot be built in {folder}: {error}. "
+            "Name a folder that can be written to in download.environment."
+        ) from None
 
 
 def environment_folder(root: DataRoot, settings: DownloadSettings) -> Path:
@@ -195,13 +200,6 @@ def _temporary(folder: Path) -> Path:
 def _remove_leftovers(folder: Path) -> None:
     for leftover in folder.parent.glob(f".{folder.name}.*.partial"):
         shutil.rmtree(leftover, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _one_builder(folder: Path) -> Iterator[None]:
-    with folder.with_name(f".{folder.name}.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _sha256(lock: Path) -> str:

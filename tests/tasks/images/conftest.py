@@ -1,6 +1,7 @@
 """A downloader environment for the whole session, a small web, and metadata that points at it."""
 
 import hashlib
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,15 @@ def finished(
     with serve() as web:
         made = make_slice(DataRoot(tmp_path_factory.mktemp("finished")), web)
         yield made, made.download(downloader)
+
+
+@pytest.fixture
+def copied(tmp_path: Path, finished: tuple[Slice, DownloadSummary]) -> Slice:
+    """A copy of the finished slice, to damage."""
+    original = finished[0]
+    root = DataRoot(tmp_path / "data, root (1)")
+    shutil.copytree(original.root.path, root.path)
+    return Slice(root, original.source.model_copy(update={"metadata_dir": root.metadata}), original.rows)
 
 
 def faulty_web(number: int) -> str:

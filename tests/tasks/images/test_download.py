@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,9 @@ import pytest
 from tasks.errors import DownloadError, TransientError
 from tasks.images import download as module
 from tasks.images.command import MARK, mark
-from tasks.images.download import Progress, UnfinishedDownloadError, download_shards, shards_left
+from tasks.images.download import DownloadSummary, Progress, UnfinishedDownloadError, download_shards, shards_left
 from tasks.images.environment import DownloaderEnvironment
+from tasks.images.identity import claim, identity
 from tasks.images.process import marked_processes
 from tasks.layout import DataRoot
 from tests.tasks.images.conftest import SETTINGS, Slice, make_slice
@@ -64,16 +66,14 @@ def in_second_shard(slice_: Slice) -> Callable[[], bool]:
     return lambda: (shards / "00000000_stats.json").exists() and (shards / "00000001.tar").exists()
 
 
-def test_second_run_does_nothing(slice_: Slice, downloader: DownloaderEnvironment) -> None:
-    first = slice_.download(downloader)
-    files = {path: path.stat().st_mtime_ns for path in slice_.root.path.rglob("*") if path.name != "lock"}
-    second = download_shards(slice_.root, slice_.source, SETTINGS, no_environment)
-    assert second.new_shards == 0
-    assert second.totals == first.totals
-    assert files == {path: path.stat().st_mtime_ns for path in files}
+def test_second_run_does_nothing(copied: Slice, finished: tuple[Slice, DownloadSummary]) -> None:
+    files = {path: path.stat().st_mtime_ns for path in copied.root.path.rglob("*")}
+    summary = download_shards(copied.root, copied.source, SETTINGS, no_environment)
+    assert summary == finished[1].model_copy(update={"new_shards": 0})
+    assert files == {path: path.stat().st_mtime_ns for path in copied.root.path.rglob("*")}
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_resume_after_kill_keeps_finished_shards(
     slow_slice: Slice, downloader: DownloaderEnvironment, web: Web, number: signal.Signals
 ) -> None:
@@ -125,42 +125,48 @@ def test_exception_in_the_flow_leaves_no_downloader_behind(
     assert processes(slow_slice) == []
 
 
-def test_exit_code_0_alone_proves_nothing(slice_: Slice) -> None:
-    fake = slice_.root.path / "python"
+def does_nothing(folder: Path) -> DownloaderEnvironment:
+    """A downloader that says something and exits with code 0."""
+    fake = folder / "python"
     fake.write_text("#!/bin/sh\necho one line; echo the last line; exit 0\n")
     fake.chmod(0o755)
+    return DownloaderEnvironment(fake, "fake", {})
+
+
+def test_leftover_process_of_an_earlier_run_is_ended_first(slice_: Slice) -> None:
+    with subprocess.Popen(["sleep", "300"], env={MARK: mark(slice_.root.shards)}) as leftover:
+        reaper = threading.Thread(target=leftover.wait)
+        reaper.start()
+        with pytest.raises(DownloadError, match="shards are left"):
+            slice_.download(does_nothing(slice_.root.path))
+        assert leftover.wait(10) == -signal.SIGKILL
+        reaper.join()
+
+
+def test_exit_code_0_alone_proves_nothing(slice_: Slice) -> None:
     with pytest.raises(DownloadError, match="exit code 0, and 3 of 3 shards are left") as error:
-        slice_.download(DownloaderEnvironment(fake, "fake", {}))
+        slice_.download(does_nothing(slice_.root.path))
     assert "00000000 (not downloaded)" in str(error.value)
     assert "the last line" in str(error.value)
     assert not isinstance(error.value, TransientError)
 
 
 def test_shards_whose_stats_prove_nothing_are_downloaded_again(
-    slice_: Slice, downloader: DownloaderEnvironment
+    copied: Slice, downloader: DownloaderEnvironment, finished: tuple[Slice, DownloadSummary]
 ) -> None:
-    first = slice_.download(downloader)
-    shards = slice_.root.shards
+    shards = copied.root.shards
     (shards / "00000000_stats.json").write_text('{"count": 15')
     (shards / "00000002.tar").write_bytes(b"")
     untouched = (shards / "00000001_stats.json").read_bytes()
-    second = slice_.download(downloader)
-    assert second.new_shards == 2
-    assert second.totals == first.totals
+    assert copied.download(downloader) == finished[1].model_copy(update={"new_shards": 2})
     assert (shards / "00000001_stats.json").read_bytes() == untouched
 
 
 def test_foreign_file_among_the_shards_is_refused_by_name(slice_: Slice) -> None:
-    with pytest.raises(DownloadError, match="notes"):
-        make_foreign_and_download(slice_, "notes.json")
-
-
-def make_foreign_and_download(slice_: Slice, name: str) -> None:
-    claimed = module.identity(slice_.source, SETTINGS)
-    claimed.write(slice_.root.download / "identity.json")
-    slice_.root.shards.mkdir(parents=True)
-    (slice_.root.shards / name).write_text("{}")
-    download_shards(slice_.root, slice_.source, SETTINGS, no_environment)
+    half_downloaded(slice_)
+    (slice_.root.shards / "notes.json").write_text("{}")
+    with pytest.raises(DownloadError, match=r"no expected shard: notes\.json"):
+        download_shards(slice_.root, slice_.source, SETTINGS, no_environment)
 
 
 @pytest.mark.parametrize(
@@ -184,14 +190,18 @@ def test_resume_with_other_metadata_is_refused(slice_: Slice) -> None:
         download_shards(slice_.root, other, SETTINGS, no_environment)
 
 
-def test_faster_settings_may_change_between_runs(slice_: Slice, downloader: DownloaderEnvironment) -> None:
-    half_downloaded(slice_)
+def test_settings_that_only_change_the_speed_may_change_between_runs(copied: Slice) -> None:
     settings = SETTINGS.model_copy(update={"thread_count": 2, "retries": 1, "timeout": 3})
-    assert download_shards(slice_.root, slice_.source, settings, lambda: downloader).totals.shards == 3
+    assert download_shards(copied.root, copied.source, settings, no_environment).new_shards == 0
+
+
+def test_settings_of_a_run_that_left_no_shard_may_change(slice_: Slice) -> None:
+    claim(slice_.root, identity(slice_.source, SETTINGS))
+    claim(slice_.root, identity(slice_.source, SETTINGS.model_copy(update={"image_size": 32})))
 
 
 def half_downloaded(slice_: Slice) -> None:
-    module.claim(slice_.root, module.identity(slice_.source, SETTINGS))
+    claim(slice_.root, identity(slice_.source, SETTINGS))
     slice_.root.shards.mkdir(parents=True)
     (slice_.root.shards / "00000000.tar").write_bytes(b"half")
 

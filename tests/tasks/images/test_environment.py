@@ -1,11 +1,14 @@
 """The downloader environment: built, reused, rebuilt, refused."""
 
+import contextlib
 import multiprocessing
-import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import uv
 
 from tasks.errors import DownloadError
 from tasks.images import environment as module
@@ -39,23 +42,45 @@ def test_good_environment_is_reused(downloader: DownloaderEnvironment, monkeypat
     assert build_environment(downloader.python.parents[1]) == downloader
 
 
-def test_half_built_environment_is_rebuilt(tmp_path: Path) -> None:
-    folder = tmp_path / "env"
-    build_environment(folder)
-    (folder / MARKER).unlink()
-    shutil.rmtree(next(folder.glob("lib/python*/site-packages/cv2")))
-    assert build_environment(folder).versions["opencv"] == "4.14.0"
-    assert find_environment(folder) is not None
-    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".partial")] == []
+@pytest.fixture(scope="module")
+def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Left half built, then built by two at once."""
+    folder = tmp_path_factory.mktemp("rebuilt") / "env"
+    venv = [uv.find_uv_bin(), "venv", "--quiet", "--prompt", module.PROMPT, "--python", sys.executable, folder]
+    subprocess.run(venv, check=True)
+    context = multiprocessing.get_context("spawn")
+    builders = [context.Process(target=build_environment, args=(folder,)) for _ in range(2)]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join(120)
+    assert [builder.exitcode for builder in builders] == [0, 0]
+    return folder
 
 
-def test_environment_that_lost_a_package_is_not_good(tmp_path: Path) -> None:
-    folder = tmp_path / "env"
-    build_environment(folder)
-    shutil.rmtree(next(folder.glob("lib/python*/site-packages/img2dataset")))
-    with pytest.raises(DownloadError, match="cannot import img2dataset"):
-        check_environment(folder)
-    assert find_environment(folder) is None
+def test_half_built_environment_is_rebuilt_even_by_two_at_once(rebuilt: Path) -> None:
+    assert find_environment(rebuilt) is not None
+    assert sorted(path.name for path in rebuilt.parent.iterdir()) == [".env.lock", "env"]
+
+
+def test_environment_without_its_marker_is_not_good(rebuilt: Path) -> None:
+    with without(rebuilt / MARKER):
+        assert find_environment(rebuilt) is None
+
+
+def test_environment_that_lost_a_package_is_not_good(rebuilt: Path) -> None:
+    with without(next(rebuilt.glob("lib/python*/site-packages/img2dataset"))):
+        assert find_environment(rebuilt) is None
+        with pytest.raises(DownloadError, match="cannot import img2dataset"):
+            check_environment(rebuilt)
+
+
+@contextlib.contextmanager
+def without(path: Path) -> Iterator[None]:
+    """Take something out of an environment for a while."""
+    aside = path.rename(path.with_name("aside"))
+    yield
+    aside.rename(path)
 
 
 def test_environment_of_another_lock_is_not_good(downloader: DownloaderEnvironment, tmp_path: Path) -> None:
@@ -86,15 +111,3 @@ def test_unreachable_index_gets_a_clear_error(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(DownloadError, match="UV_DEFAULT_INDEX"):
         build_environment(tmp_path / "env")
     assert not (tmp_path / "env").exists()
-
-
-def test_two_builders_at_once_make_one_good_environment(tmp_path: Path) -> None:
-    folder = tmp_path / "env"
-    context = multiprocessing.get_context("spawn")
-    builders = [context.Process(target=build_environment, args=(folder,)) for _ in range(2)]
-    for builder in builders:
-        builder.start()
-    for builder in builders:
-        builder.join(120)
-    assert [builder.exitcode for builder in builders] == [0, 0]
-    assert find_environment(folder) is not None

@@ -59,18 +59,28 @@ def test_uid_caption_and_boxes_are_those_of_the_row(finished: tuple[Slice, Downl
 
 def test_faces_are_blurred_and_the_rest_is_not(finished: tuple[Slice, DownloadSummary]) -> None:
     for meta, jpeg, _ in samples(finished[0]):
-        inside, outside = change(jpeg, int(str(meta["url"]).rsplit("/", 1)[1]))
+        inside, outside = change(jpeg, row_number(meta))
         if meta["face_bboxes"]:
-            assert inside > 3 * outside
+            assert inside > 10 and outside < 2
         else:
-            assert inside < 1.5 * outside
+            assert inside < 2 and outside < 2
+
+
+def test_only_bigger_pictures_are_resized(finished: tuple[Slice, DownloadSummary]) -> None:
+    for meta, jpeg, _ in samples(finished[0]):
+        assert (meta["width"], meta["height"]) == Image.open(io.BytesIO(jpeg)).size == (64, 48)
+        assert meta["original_width"] == (128 if row_number(meta) > 30 else 64)
+
+
+def row_number(meta: dict[str, object]) -> int:
+    return int(str(meta["url"]).rsplit("/", 1)[1])
 
 
 def change(jpeg: bytes, number: int) -> tuple[float, float]:
-    """Mean difference between a stored picture and its source, inside the face box and far outside of it."""
-    stored = Image.open(io.BytesIO(jpeg)).convert("RGB")
-    source = Image.open(io.BytesIO(picture(number))).resize(stored.size, Image.Resampling.BOX)
-    difference = np.abs(np.asarray(stored, float) - np.asarray(source, float)).mean(axis=2)
+    """Mean difference in brightness between a stored picture and its source: inside the face box, far from it."""
+    stored = Image.open(io.BytesIO(jpeg)).convert("L")
+    source = Image.open(io.BytesIO(picture(number))).convert("L").resize(stored.size, Image.Resampling.BOX)
+    difference = np.abs(np.asarray(stored, float) - np.asarray(source, float))
     height, width = difference.shape
     box = [int(BOX[0] * width), int(BOX[1] * height), int(BOX[2] * width), int(BOX[3] * height)]
     inside = difference[box[1] + 4 : box[3] - 4, box[0] + 4 : box[2] - 4].mean()

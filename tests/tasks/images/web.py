@@ -12,11 +12,12 @@ import numpy as np
 from PIL import Image
 
 
-def picture(number: int, width: int = 96, height: int = 64) -> bytes:
-    """A JPEG with fine structure everywhere (so that blurring shows), different for each number."""
-    noise = np.random.default_rng(number).integers(0, 256, (height // 2, width // 2, 3), dtype=np.uint8)
+def picture(number: int) -> bytes:
+    """A JPEG with structure everywhere (so that blurring shows), 128x96 for numbers above 30, else 64x48."""
+    block = 8 if number > 30 else 4
+    noise = np.random.default_rng(number).integers(0, 256, (12, 16, 3), dtype=np.uint8)
     file = io.BytesIO()
-    Image.fromarray(noise.repeat(2, 0).repeat(2, 1)).save(file, "JPEG", quality=95)
+    Image.fromarray(noise.repeat(block, 0).repeat(block, 1)).save(file, "JPEG", quality=95, subsampling=0)
     return file.getvalue()
 
 
