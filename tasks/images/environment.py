@@ -1,0 +1,210 @@
+"""The environment of img2dataset: built with uv from a pinned list, checked by importing from it."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import uv
+
+from tasks.errors import DownloadError
+from tasks.files import write_json
+from tasks.images.locks import exclusive
+from tasks.layout import DataRoot
+from tasks.settings import DownloadSettings
+
+LOCK = Path(__file__).with_name("downloader-current.txt")
+MARKER = "datacomp-energon.json"
+PROMPT = "datacomp-energon-downloader"
+FAILED = "uv could not build the downloader environment"
+NO_INDEX = (
+    "Where uv's package index cannot be reached, name a mirror with UV_DEFAULT_INDEX (uv does not read pip's "
+    "settings) or a folder of wheels with UV_FIND_LINKS, or set download.environment to an environment that "
+    "was built on a machine with access."
+)
+CHECK = """
+import importlib.metadata, json, sys
+import albumentations, cv2, img2dataset, numpy, pyarrow, webdataset
+installed = [d.name.lower() for d in importlib.metadata.distributions()]
+print(json.dumps({
+    "python": ".".join(map(str, sys.version_info[:3])),
+    "img2dataset": importlib.metadata.version("img2dataset"),
+    "opencv": cv2.__version__,
+    "opencv wheels": sorted({n for n in installed if n.startswith("opencv")}),
+    "albumentations": albumentations.__version__,
+    "numpy": numpy.__version__,
+    "pyarrow": pyarrow.__version__,
+    "webdataset": webdataset.__version__,
+}))
+"""
+
+
+@dataclass(frozen=True)
+class DownloaderEnvironment:
+    """A checked downloader environment: its interpreter, its pins' SHA-256 and what it really imports."""
+
+    python: Path
+    lock_sha256: str
+    versions: dict[str, str]
+
+
+def build_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment:
+    """The downloader environment in ``folder``: the one that is there if it is good, else a new one.
+
+    The new one is built under another name and renamed, so that ``folder`` never holds half of one. Raises
+    DownloadError if uv fails, if the result imports other versions than the pins, or if ``folder`` holds
+    something that this project did not make.
+    """
+    folder = folder.absolute()
+    good = find_environment(folder, lock)
+    if good:
+        return good
+    try:
+        with exclusive(folder.with_name(f".{folder.name}.lock"), wait=True):
+            return find_environment(folder, lock) or _build(folder, lock)
+    except OSError as error:
+        raise DownloadError(
+            f"The downloader environment cannot be built in {folder}: {error}. "
+            "Name a folder that can be written to in download.environment."
+        ) from None
+
+
+def environment_folder(root: DataRoot, settings: DownloadSettings) -> Path:
+    """Where the downloader environment lies: in the data root, unless the settings name a folder."""
+    return settings.environment or root.downloader_env
+
+
+def find_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment | None:
+    """The environment in ``folder`` if it was built from ``lock`` and still imports what the pins say."""
+    try:
+        noted = json.loads((folder / MARKER).read_bytes())["lock_sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if noted != _sha256(lock):
+        return None
+    with contextlib.suppress(DownloadError):
+        return check_environment(folder, lock)
+    return None
+
+
+def check_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment:
+    """Import the downloader in ``folder`` and compare what came with the pins. Raises DownloadError."""
+    python = folder / "bin" / "python"
+    command = [str(python), "-I", "-c", CHECK]
+    environment = clean_environ() | {"NO_ALBUMENTATIONS_UPDATE": "1"}
+    output = _run(command, environment, f"{folder} cannot import img2dataset", "Remove it; it is then built anew.")
+    versions = {name: _text(value) for name, value in json.loads(output.splitlines()[-1]).items()}
+    _compare(versions, _pins(lock), folder)
+    return DownloaderEnvironment(python, _sha256(lock), versions)
+
+
+def clean_environ() -> dict[str, str]:
+    """Our environment variables without those that would lead another Python to our packages."""
+    leftovers = ("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "__PYVENV_LAUNCHER__")
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTHON") and name not in leftovers
+    }
+
+
+def _build(folder: Path, lock: Path) -> DownloaderEnvironment:
+    _remove_leftovers(folder)
+    _remove_ours(folder)
+    temporary = _temporary(folder)
+    try:
+        _install(temporary, lock)
+        found = check_environment(temporary, lock)
+        write_json(temporary / MARKER, {"lock_sha256": found.lock_sha256, "versions": found.versions})
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return DownloaderEnvironment(folder / "bin" / "python", found.lock_sha256, found.versions)
+
+
+def _install(folder: Path, lock: Path) -> None:
+    program = uv.find_uv_bin()
+    venv = ["venv", "--quiet", "--relocatable", "--prompt", PROMPT, "--python", sys.executable, str(folder)]
+    _run([program, *venv], clean_environ(), FAILED, NO_INDEX)
+    install = ["pip", "install", "--quiet", "--no-deps", "--python", str(folder / "bin" / "python")]
+    _run([program, *install, "--requirements", str(lock)], clean_environ(), FAILED, NO_INDEX)
+
+
+def _run(command: list[str], environment: Mapping[str, str], failed: str, way_out: str) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise DownloadError(f"{failed}: {command[0]} does not start ({error.strerror}). {way_out}") from None
+    if done.returncode == 0:
+        return done.stdout
+    said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+    raise DownloadError(f"{failed} (exit code {done.returncode}):\n{said}\n{way_out}")
+
+
+def _compare(versions: Mapping[str, str], pins: Mapping[str, str], folder: Path) -> None:
+    wheels = versions["opencv wheels"]
+    if wheels != "opencv-python-headless":
+        raise DownloadError(
+            f"{folder} holds the OpenCV wheels {wheels}; only opencv-python-headless may be there, since all "
+            "of them write the same cv2 folder. Remove the environment; the next run builds it anew."
+        )
+    for package, imported in (("img2dataset", "img2dataset"), ("opencv-python-headless", "opencv")):
+        pinned, found = pins[package], versions[imported]
+        # The wheel of OpenCV adds a build number of its own: 4.14.0.94 imports as 4.14.0.
+        if pinned != found and not pinned.startswith(found + "."):
+            raise DownloadError(
+                f"{folder} imports {package} {found}, but {pinned} is pinned. Remove the environment; "
+                "the next run builds it anew."
+            )
+
+
+def _pins(lock: Path) -> dict[str, str]:
+    lines = [line.split(";")[0].split("#")[0].strip() for line in lock.read_text().splitlines()]
+    pairs = [line.split("==") for line in lines if "==" in line]
+    return {name.strip().lower(): version.strip() for name, version in pairs}
+
+
+def _remove_ours(folder: Path) -> None:
+    """Make room for a new environment; what this project did not build is never deleted."""
+    if not folder.exists() or not any(folder.iterdir()):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    config = folder / "pyvenv.cfg"
+    if not (config.is_file() and f"prompt = {PROMPT}" in config.read_text(errors="replace")):
+        raise DownloadError(
+            f"{folder} is not empty and holds no downloader environment of this project. Name another folder "
+            "in download.environment, or move this one away."
+        )
+    # Renamed first: a removal that is cut short must not leave a folder that nobody dares to remove.
+    discarded = _temporary(folder)
+    folder.rename(discarded)
+    shutil.rmtree(discarded)
+
+
+def _temporary(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for leftover in folder.parent.glob(f".{folder.name}.*.partial"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _sha256(lock: Path) -> str:
+    return hashlib.sha256(lock.read_bytes()).hexdigest()
+
+
+def _text(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else ", ".join(value)

@@ -1,0 +1,94 @@
+"""Which download lies in a data root: the rows and settings that decide what each shard holds."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from tasks.errors import DownloadError
+from tasks.layout import DataRoot
+from tasks.receipts import Receipt, read_receipt
+from tasks.settings import DownloadSettings
+
+STAGE_VERSION = 1
+CHANGES_OUTPUT = {
+    "image_size",
+    "resize_mode",
+    "resize_only_if_bigger",
+    "encode_format",
+    "encode_quality",
+    "number_sample_per_shard",
+    "blur_faces",
+    "oom_shard_count",
+}
+"""Settings that decide the content or the name of shards; the others only decide how fast they come."""
+
+
+class DownloadInput(BaseModel):
+    """What is to be downloaded: the metadata folder, the hash of its manifest, and file name -> rows."""
+
+    model_config = ConfigDict(frozen=True)
+
+    metadata_dir: Path
+    metadata_sha256: str
+    rows: dict[str, int]
+
+
+def identity(source: DownloadInput, settings: DownloadSettings) -> Receipt:
+    """The work that a download is: equal work may be resumed, other work may not."""
+    return Receipt(
+        stage="download",
+        stage_version=STAGE_VERSION,
+        inputs={"metadata_sha256": source.metadata_sha256, "rows": source.rows},
+        settings={"downloader": "current", **settings.model_dump(mode="json", include=CHANGES_OUTPUT)},
+    )
+
+
+def claim(root: DataRoot, work: Receipt) -> None:
+    """Note that the shards of ``root`` are those of ``work``, or find it noted.
+
+    Raises DownloadError if shards of other or unknown work lie there: shards are numbered by position in the
+    metadata, so resuming them would silently mix rows.
+    """
+    path = root.download / "identity.json"
+    earlier = read_receipt(path)
+    if earlier and earlier.is_for(work):
+        return
+    if _has_shards(root.shards):
+        raise DownloadError(_refusal(root.shards, work, earlier))
+    work.write(path)
+
+
+def check_metadata_files(source: DownloadInput) -> None:
+    """Check that img2dataset, which reads every ``*.parquet``, will read the named files and no other."""
+    found = {path.name for path in source.metadata_dir.glob("*.parquet")}
+    missing, stray = sorted(source.rows.keys() - found), sorted(found - source.rows.keys())
+    if missing or stray:
+        raise DownloadError(
+            f"{source.metadata_dir} is not the pinned metadata: missing {missing or 'none'}, not pinned "
+            f"{stray or 'none'}. Run download-metadata, and move files that are not pinned elsewhere."
+        )
+
+
+def _has_shards(folder: Path) -> bool:
+    return folder.exists() and any(path.name != "_tmp" for path in folder.iterdir())
+
+
+def _refusal(shards: Path, work: Receipt, earlier: Receipt | None) -> str:
+    if earlier is None:
+        return (
+            f"{shards} holds files, but nothing notes which metadata and settings they were downloaded with, "
+            "so they cannot be resumed. Move them elsewhere or use another data root; audit-download and "
+            "convert-dataset take shards of any origin as they are."
+        )
+    changed = [f"{name} was {was!r}, is {now!r}" for name, was, now in _differences(earlier, work)]
+    return (
+        f"The shards in {shards} are of another download: {'; '.join(changed)}. Shard numbers would mean "
+        "other rows or other images. Go back to the earlier settings, or use another data root."
+    )
+
+
+def _differences(earlier: Receipt, work: Receipt) -> list[tuple[str, object, object]]:
+    before = {"stage_version": earlier.stage_version, **earlier.inputs, **earlier.settings}
+    after = {"stage_version": work.stage_version, **work.inputs, **work.settings}
+    names = sorted(before.keys() | after.keys())
+    return [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]

@@ -1,0 +1,120 @@
+"""The downloader as a group of processes: started, watched, and ended without leaving one behind."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tasks.errors import DownloadError
+
+GRACE_SECONDS = 5.0
+
+
+def run_once(
+    command: list[str],
+    environ: Mapping[str, str],
+    log: Path,
+    on_poll: Callable[[], None],
+    poll_seconds: float,
+) -> int:
+    """Run ``command`` in a process group of its own to its end, and return its exit code.
+
+    Its output is appended to ``log``. ``on_poll`` is called every ``poll_seconds``; an exception from it, or
+    any other that arrives here, ends the whole group. The thread that calls this must stay in it: the
+    downloader dies with the thread that started it (see ``run_img2dataset``).
+    """
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        return _wait(process, on_poll, poll_seconds)
+    finally:
+        end_group(process)
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End every process in the group that ``process`` leads: SIGTERM, a few seconds, SIGKILL.
+
+    Members may outlive their leader, so the group is signalled even if ``process`` has ended.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        if _until(lambda: process.poll() is not None and not _group_lives(process.pid), GRACE_SECONDS):
+            return
+
+
+def end_leftovers(name: str, value: str) -> None:
+    """Kill processes whose environment variable ``name`` is ``value``: leftovers of a run that was killed.
+
+    Looks at this user's processes on this machine, where /proc exists. Raises DownloadError if one stays.
+    """
+    if not marked_processes(name, value):
+        return
+    for pid in marked_processes(name, value):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if not _until(lambda: not marked_processes(name, value), GRACE_SECONDS):
+        raise DownloadError(
+            f"Processes {marked_processes(name, value)} of an earlier download of {value} do not end; "
+            "see what they wait for (a file system that hangs?), then start again."
+        )
+
+
+def marked_processes(name: str, value: str) -> list[int]:
+    """Ids of live processes in whose environment ``name`` is ``value``."""
+    wanted = f"{name}={value}".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
+
+
+def last_lines(log: Path, start: int, count: int = 15) -> str:
+    """The last ``count`` lines that were written to ``log`` after byte ``start``."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start, size - 20_000))
+            text = file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join([line for line in text.splitlines() if line.strip()][-count:])
+
+
+def _wait(process: subprocess.Popen[bytes], on_poll: Callable[[], None], poll_seconds: float) -> int:
+    while True:
+        try:
+            return process.wait(poll_seconds)
+        except subprocess.TimeoutExpired:
+            on_poll()
+
+
+def _until(condition: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,41 @@
+"""What a download adds up to, over all shards."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from pydantic import BaseModel, ConfigDict
+
+from tasks.images.completion import ShardStats
+
+
+class DownloadTotals(BaseModel):
+    """Sums over shards; ``failures`` counts each reason as img2dataset words it, the most frequent first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    shards: int = 0
+    attempts: int = 0
+    successes: int = 0
+    failed_to_download: int = 0
+    failed_to_resize: int = 0
+    failures: dict[str, int] = {}
+
+    def in_short(self, reasons: int) -> "DownloadTotals":
+        """The same with only the ``reasons`` most frequent reasons; the others are added up as one."""
+        ranked = list(self.failures.items())
+        kept, others = dict(ranked[:reasons]), [number for _, number in ranked[reasons:]]
+        if others:
+            kept[f"({len(others)} other reasons)"] = sum(others)
+        return self.model_copy(update={"failures": kept})
+
+
+def add_up(stats: Iterable[ShardStats]) -> DownloadTotals:
+    """Add up the stats of shards, in an order that does not depend on theirs."""
+    sums: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
+    for one in stats:
+        sums.update(shards=1, attempts=one.count, successes=one.successes)
+        sums.update(failed_to_download=one.failed_to_download, failed_to_resize=one.failed_to_resize)
+        failures.update(one.failures)
+    ranked = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
+    return DownloadTotals(**sums, failures=dict(ranked))

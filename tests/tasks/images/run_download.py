@@ -1,0 +1,21 @@
+"""A program that tests kill: download the slice whose description is the argument."""
+
+import json
+import sys
+from pathlib import Path
+
+from tasks.images.download import download_shards
+from tasks.images.environment import DownloaderEnvironment
+from tasks.images.identity import DownloadInput
+from tasks.layout import DataRoot
+from tasks.settings import DownloadSettings
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    environment = DownloaderEnvironment(Path(given["python"]), "test", {})
+    download_shards(
+        DataRoot(Path(given["root"])),
+        DownloadInput.model_validate(given["source"]),
+        DownloadSettings.model_validate(given["settings"]),
+        lambda: environment,
+    )
