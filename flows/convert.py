@@ -27,6 +27,7 @@ class ConvertResult(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    source_dir: Path
     dataset_dir: Path
     plan: str
     raw_shards_opened: int
@@ -67,6 +68,7 @@ def convert_dataset(
         )
     index = index_dataset_task(output_dir, CheckSettings(verify=verify))
     return ConvertResult(
+        source_dir=source_dir,
         dataset_dir=output_dir,
         plan=plan.identity,
         raw_shards_opened=len(plan.opened),

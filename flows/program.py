@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from prefect import Flow
@@ -13,8 +14,11 @@ from pydantic_settings import (
     SettingsConfigDict,
     SettingsError,
 )
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from flows.server import prefect_api
+from flows.server import Api, prefect_api
 from tasks.errors import PipelineError
 from tasks.errors import SettingsError as BadSettings
 
@@ -22,12 +26,17 @@ DONE, FAILED, BAD_ARGUMENTS = 0, 1, 2
 """Exit statuses: the flow completed; a gate or a stage failed; the arguments cannot be used."""
 
 
-def run_program(flow: Flow[..., Any], arguments: list[str] | None = None) -> None:
-    """Read the flow's parameters from the command line, run it, print its result, and exit."""
-    parameters = _parameters(flow, sys.argv[1:] if arguments is None else arguments)
+def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = None) -> None:
+    """Read the flow's parameters from the command line, run it, print its result, and exit.
+
+    ``show`` prints the result for people; the last line on stdout is always the result as one JSON object.
+    """
+    parameters = _parameters(flow, sys.argv[1:])
     try:
-        with prefect_api():
+        with prefect_api() as api:
             result: BaseModel = flow(**parameters)
+            if show:
+                show(result, api)
     except BadSettings as error:
         _say(str(error))
         raise SystemExit(BAD_ARGUMENTS) from None
@@ -36,6 +45,16 @@ def run_program(flow: Flow[..., Any], arguments: list[str] | None = None) -> Non
         raise SystemExit(FAILED) from None
     sys.stdout.write(result.model_dump_json() + "\n")
     raise SystemExit(DONE)
+
+
+def table(title: str, rows: list[tuple[str, str]]) -> None:
+    """Print rows of two cells as a table on stdout; nothing in a cell is read as markup."""
+    grid = Table(title=title, show_header=False)
+    grid.add_column()
+    grid.add_column(justify="right", overflow="fold")
+    for what, value in rows:
+        grid.add_row(Text(what), Text(value))
+    Console(file=sys.stdout).print(grid)
 
 
 def _parameters(flow: Flow[..., Any], arguments: list[str]) -> dict[str, Any]:

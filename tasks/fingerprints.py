@@ -1,5 +1,6 @@
 """What a file holds (its SHA-256), remembered for as long as its size and times stay the same."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Literal
@@ -60,7 +61,8 @@ class Fingerprints:
         """Note the hash of a file that was just written and hashed on the way."""
         stat = path.stat()
         note = _Note(size=stat.st_size, mtime_ns=stat.st_mtime_ns, ctime_ns=stat.st_ctime_ns, sha256=sha256)
-        write_json(self._note(path), note.model_dump())
+        with contextlib.suppress(PermissionError):  # a folder that may not be written to goes without notes
+            write_json(self._note(path), note.model_dump())
         return Fingerprint(name=path.name, size=note.size, sha256=sha256)
 
     def matches(self, path: Path, expected: Fingerprint) -> bool:

@@ -4,11 +4,13 @@ from pathlib import Path
 
 from prefect import task
 
+from tasks.caching import ReceiptCache
 from tasks.fingerprints import Verify
 from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_file
 from tasks.metadata.manifest import ManifestSummary, verify_metadata, write_manifest
 from tasks.metadata.slices import Slice
 from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.words import fails_in_words
 
 
 @task(
@@ -17,7 +19,9 @@ from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
     retry_delay_seconds=RETRY_DELAYS,
     retry_jitter_factor=RETRY_JITTER,
     retry_condition_fn=worth_retrying,
+    cache_policy=ReceiptCache(),
 )
+@fails_in_words
 def fetch_metadata_file(job: FetchJob) -> FetchedFile:
     """Fetch and verify one pinned file.
 
@@ -27,6 +31,7 @@ def fetch_metadata_file(job: FetchJob) -> FetchedFile:
 
 
 @task(task_run_name="metadata-manifest-{slice_.name}")
+@fails_in_words
 def write_metadata_manifest(folder: Path, slice_: Slice, verify: Verify = "changed") -> ManifestSummary:
     """Verify all files of the slice together, and write ``metadata-manifest.json``."""
     manifest = verify_metadata(folder, slice_, verify)

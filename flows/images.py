@@ -1,0 +1,47 @@
+"""download-images: fetch the images of a slice with img2dataset, resuming what is there."""
+
+from pathlib import Path
+
+from prefect import flow
+
+from flows.program import run_program
+from tasks.fingerprints import Verify
+from tasks.images.download import DownloadSummary
+from tasks.images.identity import DownloadInput
+from tasks.images.task import fetch_images
+from tasks.layout import DataRoot
+from tasks.metadata.slices import load_slice
+from tasks.metadata.task import write_metadata_manifest
+from tasks.settings import DownloadSettings
+from tasks.words import fails_in_words
+
+
+@flow(name="download-images", flow_run_name="images of {dataset_slice} in {root}")
+@fails_in_words
+def download_images(
+    root: Path,
+    dataset_slice: str = "datacomp-1b-tutorial",
+    download: DownloadSettings | None = None,
+    verify: Verify = "changed",
+) -> DownloadSummary:
+    """Verify the slice's metadata again, then make every expected shard be there.
+
+    Args:
+        root: Data root; the shards go to raw/shards in it.
+        dataset_slice: Slice: the name of a shipped one, or the path of a YAML file.
+        download: How to download; what is left out comes from the slice.
+        verify: changed: trust noted hashes of unchanged metadata; full: hash it again.
+    """
+    data = DataRoot(root.expanduser().absolute())
+    slice_ = load_slice(dataset_slice)
+    manifest = write_metadata_manifest(data.metadata, slice_, verify)
+    source = DownloadInput(
+        metadata_dir=data.metadata,
+        metadata_sha256=manifest.metadata_sha256,
+        rows={file.name: file.rows for file in slice_.files},
+    )
+    return fetch_images(slice_.name, data.path, source, slice_.download_settings(download or DownloadSettings()))
+
+
+if __name__ == "__main__":
+    run_program(download_images)

@@ -1,0 +1,58 @@
+"""download-metadata: fetch the pinned metadata files of a slice, verify them, and write their manifest."""
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_run_logger
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from flows.program import run_program
+from tasks.caching import stored_in
+from tasks.errors import MetadataError, TransientError
+from tasks.fanout import run_each
+from tasks.fingerprints import Verify
+from tasks.layout import DataRoot
+from tasks.metadata.fetch import FetchedFile, fetch_jobs
+from tasks.metadata.manifest import ManifestSummary
+from tasks.metadata.slices import load_slice
+from tasks.metadata.task import fetch_metadata_file, write_metadata_manifest
+from tasks.words import fails_in_words
+
+_FILES_AT_A_TIME = 4
+
+
+@flow(name="download-metadata", flow_run_name="metadata of {dataset_slice} in {root}")
+@fails_in_words
+def download_metadata(
+    root: Path, dataset_slice: str = "datacomp-1b-tutorial", verify: Verify = "changed"
+) -> ManifestSummary:
+    """Fetch the metadata files of a slice that are not in place, verify all, and write metadata-manifest.json.
+
+    Args:
+        root: Data root; the files go to raw/metadata in it.
+        dataset_slice: Slice: the name of a shipped one, or the path of a YAML file.
+        verify: changed: trust noted hashes of unchanged files; full: hash everything again.
+    """
+    data = DataRoot(root.expanduser().absolute())
+    slice_ = load_slice(dataset_slice)
+    task = stored_in(fetch_metadata_file, data.results)
+    with ThreadPoolTaskRunner[Any](max_workers=_FILES_AT_A_TIME) as runner:
+        outcomes = list(run_each(runner, task, fetch_jobs(data.metadata, slice_), _FILES_AT_A_TIME))
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    if errors:
+        kind = TransientError if all(isinstance(error, TransientError) for error in errors) else MetadataError
+        raise kind("\n".join(sorted(str(error) for error in errors)))
+    for outcome in outcomes:
+        _say(outcome.result)
+    return write_metadata_manifest(data.metadata, slice_, verify)
+
+
+def _say(fetched: FetchedFile) -> None:
+    logger = get_run_logger()
+    logger.info("%s: %s", fetched.name, "fetched" if fetched.fetched else "in place")
+    if fetched.moved_aside:
+        logger.warning("%s was not the pinned file; moved aside to %s", fetched.name, fetched.moved_aside)
+
+
+if __name__ == "__main__":
+    run_program(download_metadata)

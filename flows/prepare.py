@@ -1,0 +1,107 @@
+"""prepare-datacomp: a slice's metadata, its images, their audit, the Energon dataset, and its check."""
+
+from pathlib import Path
+from typing import Annotated
+
+from prefect import flow
+from prefect.artifacts import create_markdown_artifact
+from pydantic import BaseModel, ConfigDict, Field
+
+from flows.audit import audit_download
+from flows.check import check_dataset
+from flows.convert import ConvertResult, convert_dataset
+from flows.images import download_images
+from flows.metadata import download_metadata
+from flows.program import run_program
+from flows.summary import markdown_table, summary_rows
+from tasks.audit.models import AuditTotals
+from tasks.energon.check import CheckSummary
+from tasks.errors import SettingsError
+from tasks.fingerprints import Verify
+from tasks.images.download import DownloadSummary
+from tasks.layout import DataRoot
+from tasks.metadata.manifest import ManifestSummary
+from tasks.metadata.slices import load_slice
+from tasks.settings import CheckSettings, ConvertSettings, DownloadSettings, GateSettings
+from tasks.words import fails_in_words
+
+DatasetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+class PrepareResult(BaseModel):
+    """What each stage answered."""
+
+    model_config = ConfigDict(frozen=True)
+
+    root: Path
+    dataset_slice: str
+    metadata: ManifestSummary
+    download: DownloadSummary
+    audit: AuditTotals
+    dataset: ConvertResult
+    check: CheckSummary
+
+
+@flow(name="prepare-datacomp", flow_run_name="prepare {dataset_name} of {dataset_slice} in {root}")
+@fails_in_words
+def prepare_datacomp(
+    root: Path,
+    dataset_slice: str = "datacomp-1b-tutorial",
+    dataset_name: DatasetName = "energon",
+    download: DownloadSettings | None = None,
+    gate: GateSettings | None = None,
+    convert: ConvertSettings | None = None,
+    check: CheckSettings = CheckSettings(),
+    cluster: str = "local",
+    verify: Verify = "changed",
+) -> PrepareResult:
+    """Turn a pinned slice of metadata into an indexed and checked Energon dataset.
+
+    Args:
+        root: Data root: everything lies in it, and what is there already is not done again.
+        dataset_slice: Slice: the name of a shipped one, or the path of a YAML file.
+        dataset_name: Folder of the dataset in the data root; several may share one root.
+        download: How to download; what is left out comes from the slice.
+        gate: What the raw shards must add up to; what is left out comes from the slice.
+        convert: How raw samples become training samples; what is left out comes from the slice.
+        check: How the dataset is checked.
+        cluster: Cluster profile: the name of a shipped one, or the path of a YAML file.
+        verify: changed: trust noted hashes of unchanged files; full: hash everything again.
+    """
+    data, slice_ = DataRoot(root.expanduser().absolute()), load_slice(dataset_slice)
+    _refuse_taken_name(data, dataset_name)
+    how = slice_.download_settings(download or DownloadSettings())
+    gates = slice_.gate_settings(gate or GateSettings(), how.number_sample_per_shard)
+    converting = slice_.convert_settings(convert or ConvertSettings())
+    metadata = download_metadata(data.path, dataset_slice, verify)
+    downloaded = download_images(data.path, dataset_slice, how, verify)
+    audit = audit_download(data.shards, data.audit, gates, cluster, verify, metadata.metadata_sha256)
+    dataset = convert_dataset(data.shards, data.dataset(dataset_name), data.audit, converting, cluster, verify)
+    checked = check_dataset(dataset.dataset_dir, check)
+    result = PrepareResult(
+        root=data.path,
+        dataset_slice=slice_.name,
+        metadata=metadata,
+        download=downloaded,
+        audit=audit,
+        dataset=dataset,
+        check=checked,
+    )
+    create_markdown_artifact(
+        markdown_table(summary_rows(audit, dataset)),
+        key="prepared-dataset",
+        description=f"{dataset_name} of {slice_.name}",
+    )
+    return result
+
+
+def _refuse_taken_name(data: DataRoot, dataset_name: str) -> None:
+    taken = {"raw", "reports", "models", "training", "datacomp-upstream", "downloader-env", data.downloader_env.name}
+    if dataset_name in taken:
+        raise SettingsError(
+            f"dataset_name {dataset_name!r} is the name of another folder of a data root; choose another"
+        )
+
+
+if __name__ == "__main__":
+    run_program(prepare_datacomp)

@@ -1,0 +1,73 @@
+"""quickstart: the whole pipeline on a small web of its own, on this machine, in a few minutes."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+from prefect import flow
+
+from flows.prepare import PrepareResult, prepare_datacomp
+from flows.program import run_program, table
+from flows.server import Api
+from flows.summary import summary_rows
+from tasks.demo.hub import serve_hub
+from tasks.demo.site import demo_web
+from tasks.demo.slice import slice_yaml
+from tasks.files import write_bytes
+from tasks.words import fails_in_words
+
+SLICE_FILE = "quickstart-slice.yaml"
+
+
+@flow(name="quickstart", flow_run_name="quickstart in {root}")
+@fails_in_words
+def quickstart(root: Path = Path("quickstart-data")) -> PrepareResult:
+    """Prepare a dataset of 2,000 web pictures that a web on the loopback interface serves, faults included.
+
+    It runs through the same flow and code as a real slice. Started again, it goes on where it was ended.
+
+    Args:
+        root: Data root; made if it is not there.
+    """
+    root = root.expanduser().absolute()
+    with _small_web(root) as slice_file:
+        return prepare_datacomp(root, str(slice_file))
+
+
+@contextmanager
+def _small_web(root: Path) -> Iterator[Path]:
+    """Serve pictures and a metadata hub while the block runs; gives the slice file."""
+    with (
+        demo_web(root / "quickstart-web") as web,
+        serve_hub(web.hub_folder, web.slice.repo_id, web.slice.revision) as hub,
+    ):
+        slice_file = root / SLICE_FILE
+        write_bytes(slice_file, yaml.safe_dump(slice_yaml(web.slice), sort_keys=False).encode())
+        # A proxy of the user's must not be asked for the loopback interface.
+        with _environment(HF_ENDPOINT=hub.url, NO_PROXY="127.0.0.1", no_proxy="127.0.0.1"):
+            yield slice_file
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name in values:
+            os.environ.pop(name)
+        os.environ.update({name: before[name] for name in values if name in before})
+
+
+def show(result: PrepareResult, api: Api) -> None:
+    """Print the summary as a table for people."""
+    rows = [*summary_rows(result.audit, result.dataset), ("Metadata in", str(result.metadata.path.parent))]
+    ui = f"{api.ui} (ends with this program; `make ui` shows the run again)" if api.own else api.ui
+    table("quickstart", [*rows, ("Prefect UI", ui)])
+
+
+if __name__ == "__main__":
+    run_program(quickstart, show)

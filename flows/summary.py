@@ -1,0 +1,47 @@
+"""What came of a prepared dataset, as rows for a table: attempts to train samples, with every loss by reason."""
+
+from collections.abc import Iterable
+
+from flows.convert import ConvertResult
+from tasks.audit.models import AuditTotals
+
+Row = tuple[str, str]
+
+
+def summary_rows(audit: AuditTotals, dataset: ConvertResult) -> list[Row]:
+    """(what, how many or where), in the order of the pipeline."""
+    counts = dataset.counts
+    return [
+        ("Attempted URLs", f"{audit.attempts:,}"),
+        *_losses(audit.failure_reasons),
+        ("Successful downloads", f"{audit.successes:,} ({_share(audit.successes, audit.attempts)})"),
+        ("Raw shards", f"{audit.shards:,} ({dataset.raw_shards_opened:,} opened)"),
+        ("Raw bytes", f"{audit.tar_bytes:,}"),
+        ("Samples read", f"{counts.input_samples:,}"),
+        *_losses(counts.skip_reasons),
+        ("Train samples", f"{counts.train:,}"),
+        ("Val samples", f"{counts.val:,}"),
+        ("Output tars", f"{dataset.tars:,}"),
+        ("Output bytes", f"{dataset.output_bytes:,}"),
+        ("Raw shards in", str(dataset.source_dir)),
+        ("Dataset in", str(dataset.dataset_dir)),
+    ]
+
+
+def markdown_table(rows: Iterable[Row]) -> str:
+    """The rows as a Markdown table in which no cell is read as markup."""
+    lines = ["| | |", "|---|---:|", *(f"| {_plain(what)} | {_plain(value)} |" for what, value in rows)]
+    return "\n".join(lines)
+
+
+def _losses(reasons: dict[str, int]) -> list[Row]:
+    return [(f"  lost: {' '.join(reason.split())}", f"{count:,}") for reason, count in reasons.items()]
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "-"
+
+
+def _plain(text: str) -> str:
+    """Failure reasons are free text of servers: every character that Markdown or HTML could read is escaped."""
+    return "".join(f"&#{ord(c)};" if c in "|<>&`*_[]\\~#!" else c for c in text)
