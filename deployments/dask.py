@@ -1,5 +1,6 @@
 """The task runner that a cluster profile gives."""
 
+import logging
 import math
 import os
 import tempfile
@@ -18,6 +19,8 @@ _DASK_CONFIG = {
     "distributed.scheduler.no-workers-timeout": "120s",
     "distributed.scheduler.allowed-failures": 3,
 }
+_LOG_LEVEL = logging.WARNING
+"""Of Dask's own log: each worker would tell twenty lines of its birth and death."""
 
 
 def task_runner(profile: ClusterProfile) -> "DaskTaskRunner":
@@ -27,6 +30,7 @@ def task_runner(profile: ClusterProfile) -> "DaskTaskRunner":
     from prefect_dask import DaskTaskRunner
 
     dask.config.set(_DASK_CONFIG)
+    logging.getLogger("distributed").setLevel(_LOG_LEVEL)
     if isinstance(profile.dask, AddressDask):
         return DaskTaskRunner(address=profile.dask.address)
     return DaskTaskRunner(cluster_class="distributed.LocalCluster", cluster_kwargs=_local_cluster(profile.dask))
@@ -53,6 +57,7 @@ def _local_cluster(dask: LocalDask) -> dict[str, Any]:
         "host": "127.0.0.1",
         "dashboard_address": "127.0.0.1:0",
         "local_directory": tempfile.gettempdir(),
+        "silence_logs": _LOG_LEVEL,
     }
 
 

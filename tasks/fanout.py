@@ -31,6 +31,11 @@ STALL_SECONDS = 2 * 3600.0
 """The longest silence of all jobs in flight before the run gives up: far above any shard's time."""
 
 
+def jobs_in_flight(workers: int) -> int:
+    """How many jobs to keep submitted, so that no worker waits for the next one."""
+    return 3 * workers
+
+
 @dataclass(frozen=True)
 class Outcome(Generic[Job]):
     """How a job ended: with a result, or with an error for a person to read."""

@@ -7,6 +7,7 @@ from tasks.audit.shard import audit_shard
 from tasks.caching import ReceiptCache
 from tasks.errors import ShardError
 from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.words import fails_in_words
 
 
 @task(
@@ -18,6 +19,7 @@ from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
     retry_condition_fn=worth_retrying,
     cache_policy=ReceiptCache(),
 )
+@fails_in_words
 def audit_one_shard(job: AuditJob) -> ShardAudit:
     """Audit one raw shard.
 

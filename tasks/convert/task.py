@@ -8,6 +8,7 @@ from tasks.convert.scan import scan_shard
 from tasks.convert.write import write_tar
 from tasks.errors import ShardError
 from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.words import fails_in_words
 
 
 @task(
@@ -19,6 +20,7 @@ from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
     retry_condition_fn=worth_retrying,
     cache_policy=ReceiptCache(),
 )
+@fails_in_words
 def scan_one_shard(job: ScanJob) -> ScanSummary:
     """Scan one raw shard.
 
@@ -41,6 +43,7 @@ def scan_one_shard(job: ScanJob) -> ScanSummary:
     retry_condition_fn=worth_retrying,
     cache_policy=ReceiptCache(),
 )
+@fails_in_words
 def write_one_tar(job: WriteJob) -> WrittenTar:
     """Write one output tar.
 

@@ -11,6 +11,7 @@ from tasks.energon.loader import LoaderSummary, check_loader
 from tasks.energon.manifest import Split
 from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
 from tasks.settings import CheckSettings
+from tasks.words import fails_in_words
 
 RETRIES: dict[str, Any] = {
     "retries": len(RETRY_DELAYS),
@@ -21,18 +22,21 @@ RETRIES: dict[str, Any] = {
 
 
 @task(name="index-energon", task_run_name="index-energon", **RETRIES)
+@fails_in_words
 def index_dataset_task(dataset_dir: Path, check: CheckSettings) -> IndexSummary:
     """Index a dataset. A retry is safe: what a failed run left is removed first, a finished index is kept."""
     return index_dataset(dataset_dir, check.verify)
 
 
 @task(name="verify-energon", task_run_name="verify-energon", **RETRIES)
+@fails_in_words
 def check_files_task(dataset_dir: Path, check: CheckSettings) -> IndexSummary:
     """Compare tars and index with the manifest. A retry is safe: nothing but notes is written."""
     return check_files(dataset_dir, check)
 
 
 @task(name="load-energon", task_run_name="load-{split}", **RETRIES)
+@fails_in_words
 def check_loader_task(dataset_dir: Path, split: Split, check: CheckSettings) -> LoaderSummary:
     """Load every sample of a split once. A retry is safe: the pass reads, and starts from the beginning."""
     return check_loader(dataset_dir, split, check)

@@ -1,0 +1,1 @@
+"""What people trigger: one module a flow, each also a program (``python -m flows.<module>``)."""

@@ -1,0 +1,93 @@
+"""audit-download: hold every raw shard against its stats, and the totals against the gate."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from prefect import flow, get_run_logger
+
+from deployments.dask import task_runner, worker_count
+from deployments.profiles import load_profile
+from flows.program import run_program
+from tasks.audit.gate import add_up, check_gate, shard_names
+from tasks.audit.models import AuditJob, AuditTotals, Finding, ShardAudit
+from tasks.audit.task import audit_one_shard
+from tasks.caching import stored_in
+from tasks.errors import PipelineError, SettingsError
+from tasks.fanout import jobs_in_flight, run_each
+from tasks.files import write_json
+from tasks.fingerprints import Verify
+from tasks.layout import default_audit_dir
+from tasks.settings import GateSettings
+from tasks.words import fails_in_words
+
+
+@flow(name="audit-download", flow_run_name="audit {shards_dir}")
+@fails_in_words
+def audit_download(
+    shards_dir: Path,
+    audit_dir: Path | None = None,
+    gate: GateSettings = GateSettings(),
+    cluster: str = "local",
+    verify: Verify = "changed",
+    metadata_sha256: str | None = None,
+) -> AuditTotals:
+    """Audit every raw shard, index it, and hold the totals to the gate.
+
+    Args:
+        shards_dir: Folder of the raw shards; may be read-only.
+        audit_dir: Folder for indexes and receipts; null: raw/audit of the data root that the shards lie in.
+        gate: What the shards must add up to.
+        cluster: Cluster profile: the name of a shipped one, or the path of a YAML file.
+        verify: changed: trust noted hashes of unchanged files; full: hash everything again.
+        metadata_sha256: Identity of the metadata slice that the shards were downloaded from, part of the cache key.
+    """
+    audit_dir = audit_dir or default_audit_dir(shards_dir)
+    if audit_dir is None:
+        raise SettingsError(
+            f"audit_dir: the shards lie in {shards_dir}, not in a data root's raw/shards; name a folder"
+        )
+    shards, foreign = shard_names(shards_dir)
+    jobs = [
+        AuditJob(
+            shards_dir=shards_dir, audit_dir=audit_dir, shard=shard, metadata_sha256=metadata_sha256, verify=verify
+        )
+        for shard in shards
+    ]
+    audits = list(_run(jobs, cluster, audit_dir))
+    totals = add_up(audits, foreign)
+    write_json(audit_dir / "totals.json", totals.model_dump(mode="json"))
+    _say(totals)
+    findings: list[Finding] = [*foreign, *(finding for audit in audits for finding in audit.findings)]
+    check_gate(totals, gate, findings)
+    return totals
+
+
+def _run(jobs: list[AuditJob], cluster: str, audit_dir: Path) -> Iterator[ShardAudit]:
+    """Audit all shards; their receipts are what counts, in the shards' order."""
+    profile = load_profile(cluster)
+    errors: dict[str, BaseException] = {}
+    with task_runner(profile) as runner:
+        task = stored_in(audit_one_shard, audit_dir / "results")
+        for outcome in run_each(runner, task, jobs, jobs_in_flight(worker_count(profile))):
+            if outcome.error is not None:
+                errors[outcome.job.shard] = outcome.error
+    for job in jobs:
+        audit = job.finished()
+        if audit is None:
+            raise PipelineError(f"{job} did not finish: {errors.get(job.shard, 'no valid receipt')}; run again")
+        yield audit
+
+
+def _say(totals: AuditTotals) -> None:
+    get_run_logger().info(
+        "%d shards: %d attempts, %d successes, %d findings; failures: %s",
+        totals.shards,
+        totals.attempts,
+        totals.successes,
+        totals.findings,
+        totals.failure_reasons,
+    )
+
+
+if __name__ == "__main__":
+    run_program(audit_download)

@@ -1,0 +1,29 @@
+"""check-dataset: hold a prepared dataset against its manifest and read every sample back through Energon."""
+
+from pathlib import Path
+
+from prefect import flow
+
+from flows.program import run_program
+from tasks.energon.check import CheckSummary
+from tasks.energon.task import check_files_task, check_loader_task
+from tasks.settings import CheckSettings
+from tasks.words import fails_in_words
+
+
+@flow(name="check-dataset", flow_run_name="check {dataset_dir}")
+@fails_in_words
+def check_dataset(dataset_dir: Path, check: CheckSettings = CheckSettings()) -> CheckSummary:
+    """Compare tars and index with the manifest, then load every train and val sample once.
+
+    Args:
+        dataset_dir: Folder of the prepared dataset.
+        check: How it is checked.
+    """
+    index = check_files_task(dataset_dir, check)
+    loaded = tuple(check_loader_task(dataset_dir, split, check) for split in ("train", "val"))
+    return CheckSummary(index=index, loaded=loaded)
+
+
+if __name__ == "__main__":
+    run_program(check_dataset)

@@ -1,0 +1,116 @@
+"""convert-dataset: raw shards to ChatML Energon tars, their manifest and their index."""
+
+from pathlib import Path
+
+from prefect import flow, get_run_logger
+from pydantic import BaseModel, ConfigDict
+
+from deployments.dask import task_runner, worker_count
+from deployments.profiles import ClusterProfile, load_profile
+from flows.program import run_program
+from tasks.caching import stored_in
+from tasks.convert.conversion import Conversion
+from tasks.convert.models import Counts, Plan
+from tasks.convert.task import scan_one_shard, write_one_tar
+from tasks.energon.index import IndexSummary
+from tasks.energon.task import index_dataset_task
+from tasks.errors import GateError, PipelineError
+from tasks.fanout import jobs_in_flight, run_each
+from tasks.fingerprints import Verify
+from tasks.layout import default_audit_dir
+from tasks.settings import CheckSettings, ConvertSettings
+from tasks.words import fails_in_words
+
+
+class ConvertResult(BaseModel):
+    """A converted and indexed dataset. ``output_bytes``: of all tars."""
+
+    model_config = ConfigDict(frozen=True)
+
+    dataset_dir: Path
+    plan: str
+    raw_shards_opened: int
+    counts: Counts
+    tars: int
+    output_bytes: int
+    index: IndexSummary
+
+
+@flow(name="convert-dataset", flow_run_name="convert {source_dir} to {output_dir}")
+@fails_in_words
+def convert_dataset(
+    source_dir: Path,
+    output_dir: Path,
+    audit_dir: Path | None = None,
+    convert: ConvertSettings = ConvertSettings(),
+    cluster: str = "local",
+    verify: Verify = "changed",
+) -> ConvertResult:
+    """Scan the raw shards, plan the dataset, write its tars, and index them for Energon.
+
+    Args:
+        source_dir: Folder of the raw shards (*.tar); may be read-only, need not have been audited.
+        output_dir: Folder of the dataset: new, or one that holds a conversion of the same plan, which goes on.
+        audit_dir: Where the audit left its shard indexes; null: raw/audit if the shards lie in raw/shards.
+        convert: How raw samples become training samples.
+        cluster: Cluster profile: the name of a shipped one, or the path of a YAML file.
+        verify: changed: trust noted hashes of unchanged files; full: hash everything again.
+    """
+    conversion = Conversion(source_dir, output_dir, audit_dir or default_audit_dir(source_dir), convert, verify)
+    plan = _scan_and_write(conversion, load_profile(cluster))
+    manifest = conversion.finish(plan)
+    if not manifest["accepted"]:
+        raise GateError(
+            f"{output_dir}: {plan.counts.train} train samples, fewer than minimum_train_samples "
+            f"({convert.minimum_train_samples}); the tars are kept, nothing was indexed. Lower minimum_train_samples "
+            "and run again, or convert more raw shards into another folder"
+        )
+    index = index_dataset_task(output_dir, CheckSettings(verify=verify))
+    return ConvertResult(
+        dataset_dir=output_dir,
+        plan=plan.identity,
+        raw_shards_opened=len(plan.opened),
+        counts=plan.counts,
+        tars=len(plan.tars),
+        output_bytes=sum(shard["size_bytes"] for shard in manifest["output_shards"]),
+        index=index,
+    )
+
+
+def _scan_and_write(conversion: Conversion, profile: ClusterProfile) -> Plan:
+    workers = worker_count(profile)
+    with task_runner(profile) as runner:
+        scan = stored_in(scan_one_shard, conversion.folder.results)
+        # Few scans ahead of need: with maximum_samples, those beyond the cut-off are in vain.
+        for scanned in run_each(runner, scan, conversion.scan_jobs(), window=workers + 2):
+            conversion.scan_ended(scanned.job, scanned.error)
+        plan = conversion.plan()
+        _say(plan)
+        write = stored_in(write_one_tar, conversion.folder.results)
+        failed = [
+            written
+            for written in run_each(runner, write, conversion.write_jobs(plan), jobs_in_flight(workers))
+            if written.error is not None
+        ]
+    if failed:
+        raise PipelineError("; ".join(f"{outcome.job} failed: {outcome.error}" for outcome in failed))
+    return plan
+
+
+def _say(plan: Plan) -> None:
+    counts = plan.counts
+    get_run_logger().info(
+        "plan %s: %d raw shards opened, %d samples read, %d train, %d val, %d skipped %s; %d tars",
+        plan.identity[:12],
+        len(plan.opened),
+        counts.input_samples,
+        counts.train,
+        counts.val,
+        counts.skipped,
+        counts.skip_reasons,
+        len(plan.tars),
+    )
+
+
+if __name__ == "__main__":
+    run_program(convert_dataset)

@@ -1,0 +1,96 @@
+"""Run a flow as a program: its parameters become the command line, its result the last line on stdout."""
+
+import inspect
+import sys
+from typing import Any
+
+from prefect import Flow
+from pydantic import BaseModel, Field, ValidationError, create_model
+from pydantic_settings import (
+    BaseSettings,
+    CliSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from flows.server import prefect_api
+from tasks.errors import PipelineError
+from tasks.errors import SettingsError as BadSettings
+
+DONE, FAILED, BAD_ARGUMENTS = 0, 1, 2
+"""Exit statuses: the flow completed; a gate or a stage failed; the arguments cannot be used."""
+
+
+def run_program(flow: Flow[..., Any], arguments: list[str] | None = None) -> None:
+    """Read the flow's parameters from the command line, run it, print its result, and exit."""
+    parameters = _parameters(flow, sys.argv[1:] if arguments is None else arguments)
+    try:
+        with prefect_api():
+            result: BaseModel = flow(**parameters)
+    except BadSettings as error:
+        _say(str(error))
+        raise SystemExit(BAD_ARGUMENTS) from None
+    except PipelineError as error:
+        _say(str(error))
+        raise SystemExit(FAILED) from None
+    sys.stdout.write(result.model_dump_json() + "\n")
+    raise SystemExit(DONE)
+
+
+def _parameters(flow: Flow[..., Any], arguments: list[str]) -> dict[str, Any]:
+    model = command_line(flow)
+    try:
+        source = CliSettingsSource[Any](model, cli_parse_args=arguments)
+        given = model(_cli_settings_source=source)
+    except ValidationError as error:
+        for fault in error.errors():
+            option = "--" + ".".join(str(part) for part in fault["loc"]).replace("_", "-")
+            _say(f"{option}: {fault['msg'].removeprefix('Value error, ')} (given: {_shortened(fault.get('input'))})")
+        raise SystemExit(BAD_ARGUMENTS) from None
+    except SettingsError as error:
+        _say(str(error))
+        raise SystemExit(BAD_ARGUMENTS) from None
+    return {name: getattr(given, name) for name in model.model_fields}
+
+
+class CommandLine(BaseSettings):
+    """Base of all command lines. The command line is the only source: no variable called ROOT gets in."""
+
+    model_config = SettingsConfigDict(
+        cli_kebab_case=True,
+        cli_parse_none_str="null",
+        cli_implicit_flags=False,
+        cli_enforce_required=True,
+        cli_avoid_json=True,
+        extra="forbid",
+        frozen=True,
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what is given when the object is made, and the command line, which pydantic-settings puts first."""
+        return (named["init_settings"],)
+
+
+def command_line(flow: Flow[..., Any]) -> type[CommandLine]:
+    """A model of the flow's command line, made from the signature and the docstring that make the UI's form."""
+    described = flow.parameters.properties
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(flow.fn).parameters.items():
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[name] = (parameter.annotation, Field(default, description=described[name].get("description")))
+    model = create_model(flow.name, __base__=CommandLine, **fields)
+    model.__doc__ = (flow.description or "").partition("\n\nArgs:")[0]
+    return model
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"error: {message}\n")
