@@ -2,12 +2,14 @@
 
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ import tasks
 from tasks.errors import DatasetError, TransientError
 
 QUOTED_LINES = 8
+WATCH_SECONDS = 0.5
+EXPECTED_EXITS = (None, 0, -signal.SIGTERM)
 
 
 def run_child(module: str, request: dict[str, Any], log: Path) -> dict[str, Any]:
@@ -74,6 +78,7 @@ def _environment() -> dict[str, str]:
 def answer_parent(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """The child's side: read the request, do ``work``, write the answer."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_workers, daemon=True).start()
     question, answer = map(Path, sys.argv[1:3])
     answer.write_text(json.dumps(work(json.loads(question.read_bytes()))))
 
@@ -81,4 +86,15 @@ def answer_parent(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 def _end_with_parent() -> None:
     # Nothing is ever written to this pipe: reading returns when the parent, and so its end of it, is gone.
     os.read(0, 1)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _end_with_workers() -> None:
+    # Energon waits for ever for a worker that was killed (by lack of memory, say): end, and let the parent tell.
+    # It ends its workers with SIGTERM itself, when it fails for another reason.
+    workers: set[multiprocessing.process.BaseProcess] = set()
+    while not (lost := [code for code in (worker.exitcode for worker in workers) if code not in EXPECTED_EXITS]):
+        time.sleep(WATCH_SECONDS)
+        workers.update(multiprocessing.active_children())
+    sys.stderr.write(f"a worker process ended with exit code {lost[0]}\n")
     os.killpg(os.getpgrp(), signal.SIGKILL)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from megatron.energon import DefaultTaskEncoder, WorkerConfig, get_loader, get_val_dataset
+from megatron.energon.flavors.webdataset.sample_loader import RawSampleData
 from PIL import ImageFile
 
 from tasks.energon.child import answer_parent
@@ -14,6 +15,10 @@ from tasks.energon.conversation import conversation_fault
 from tasks.energon.stand_in import sample_class
 
 logger = logging.getLogger(__name__)
+
+
+class BadSampleError(ValueError):
+    """A sample that can be decoded, but not be trained on."""
 
 
 class Faults:
@@ -24,8 +29,21 @@ class Faults:
 
     def record(self, error: Exception, sample: Any, sources: list[Any] | None) -> None:
         """Energon's error handler: note the sample's key and the cause."""
-        key = sample.get("__key__") if isinstance(sample, dict) else getattr(sample, "__key__", None)
-        self.found.append({"key": str(key), "cause": f"{type(error).__name__}: {error}"})
+        self.found.append({"key": _key(sample), "cause": _cause(error)})
+
+
+def _cause(error: BaseException) -> str:
+    """What first went wrong: webdataset's decoder wraps it in an error without a message."""
+    while error.__cause__:
+        error = error.__cause__
+    return str(error) if isinstance(error, BadSampleError) else f"{type(error).__name__}: {error}"
+
+
+def _key(sample: Any) -> str:
+    """The key of a sample, also of one that was not decoded yet: Energon then passes on its raw members."""
+    if isinstance(sample, RawSampleData):
+        (sample,) = sample.data
+    return str(sample["__key__"] if isinstance(sample, dict) else sample.__key__)
 
 
 class Encoder(DefaultTaskEncoder):
@@ -36,9 +54,9 @@ class Encoder(DefaultTaskEncoder):
         self.prompt = prompt
 
     def encode_sample(self, sample: Any) -> str:
-        """The sample's key. Raises ValueError if picture or conversation is not what training needs."""
+        """The sample's key. Raises BadSampleError if picture or conversation is not what training needs."""
         if fault := image_fault(sample.imgs) or conversation_fault(sample.conversation, self.prompt):
-            raise ValueError(fault)
+            raise BadSampleError(fault)
         return str(sample.__key__)
 
     def batch(self, samples: list[str]) -> list[str]:

@@ -45,7 +45,7 @@ def check_counts(dataset_dir: Path, manifest: Manifest) -> None:
 
     Raises DatasetError naming the shard and both numbers.
     """
-    _compare(f"{META}/{INFO}", shard_counts(dataset_dir), manifest.samples)
+    _compare(f"{META}/{INFO}", _shard_counts(dataset_dir), manifest.samples)
     splits = _split_shards(dataset_dir)
     for split in SPLITS:
         expected = manifest.samples_of(split)
@@ -91,7 +91,7 @@ def sample_shards(dataset_dir: Path, manifest: Manifest, split: Split) -> dict[s
         return {key: names[number] for key, number in rows if names[number] in wanted}
 
 
-def shard_counts(dataset_dir: Path) -> dict[str, int]:
+def _shard_counts(dataset_dir: Path) -> dict[str, int]:
     """Samples by shard, as Energon counted them. Raises DatasetError if its file is damaged."""
     path = dataset_dir / META / INFO
     try:

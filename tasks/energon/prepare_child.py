@@ -1,5 +1,6 @@
 """Child process: let Energon index the named shards. Imports torch."""
 
+from pathlib import Path
 from typing import Any
 
 from megatron.energon.flavors.webdataset import BaseWebdatasetFactory
@@ -14,7 +15,7 @@ PATTERNS = [(split, f"{split}-shard-[0-9]+[.]tar$") for split in SPLITS]
 def index(request: dict[str, Any]) -> dict[str, Any]:
     """Index ``shards`` (names) of ``dataset_dir`` with ``workers`` processes."""
     parts = BaseWebdatasetFactory.prepare_dataset(
-        request["dataset_dir"], request["shards"], split_parts_patterns=PATTERNS, workers=request["workers"]
+        Path(request["dataset_dir"]), request["shards"], split_parts_patterns=PATTERNS, workers=request["workers"]
     )
     return {"parts": sorted(parts)}
 

@@ -12,7 +12,7 @@ from tests.tasks.energon.dataset import good_dataset
 @pytest.fixture(scope="module")
 def indexed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An indexed dataset to look at, not to change."""
-    folder = good_dataset(tmp_path_factory.mktemp("indexed") / "energon")
+    folder = good_dataset(tmp_path_factory.mktemp("indexed") / "größer als {1..2}: 100 %")
     index_dataset(folder)
     return folder
 
@@ -20,4 +20,4 @@ def indexed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def indexed(indexed_once: Path, tmp_path: Path) -> Path:
     """A copy of it to change."""
-    return Path(shutil.copytree(indexed_once, tmp_path / "energon"))
+    return Path(shutil.copytree(indexed_once, tmp_path / "energon 2"))

@@ -1,5 +1,6 @@
 """Child process for the tests of tasks.energon.child: does what its request says."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -7,6 +8,12 @@ import time
 from typing import Any
 
 from tasks.energon.child import answer_parent
+
+
+def lose_worker() -> None:
+    """A worker that is killed after a while."""
+    time.sleep(1)
+    os.kill(os.getpid(), 9)
 
 
 def act(request: dict[str, Any]) -> dict[str, Any]:
@@ -19,6 +26,8 @@ def act(request: dict[str, Any]) -> dict[str, Any]:
     if "leave" in request or "sleep" in request:
         sleeper = subprocess.Popen(["sleep", "300"])
         sys.stderr.write(f"pids {os.getpid()} {sleeper.pid}\n")
+    if "lose_worker" in request:
+        multiprocessing.get_context("fork").Process(target=lose_worker).start()
     time.sleep(request.get("sleep", 0))
     return {"heard": request.get("say")}
 

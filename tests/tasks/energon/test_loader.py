@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tasks.energon.check import check_dataset
 from tasks.energon.index import index_dataset
@@ -32,17 +33,15 @@ def test_check_reads_every_sample_of_both_splits_once(indexed: Path) -> None:
     ]
     assert content(indexed) == before
     assert [load.unchanged for load in check_dataset(indexed, CHECK).loaded] == [True, True]
+    assert not check_loader(indexed, "val", CheckSettings(verify="full")).unchanged
 
 
-def test_full_check_loads_again(indexed_once: Path) -> None:
-    assert not check_loader(indexed_once, "val", CHECK).unchanged
-    assert check_loader(indexed_once, "val", CHECK).unchanged
-    assert not check_loader(indexed_once, "val", CheckSettings(verify="full")).unchanged
-
-
-def test_grey_and_cmyk_pictures_are_loaded_as_rgb(tmp_path: Path) -> None:
+def test_grey_and_cmyk_pictures_are_loaded_as_rgb_and_an_empty_val_split_passes(tmp_path: Path) -> None:
     make_dataset(tmp_path, train_0=[*sample(0, jpeg(0, "L")), *sample(1, jpeg(1, "CMYK"))])
-    index_dataset(tmp_path)
+    summary = index_dataset(tmp_path)
+    assert (summary.train, summary.val) == (2, 0)
+    assert "val split has no samples" in summary.notes[0]
+    assert yaml.safe_load((tmp_path / ".nv-meta/split.yaml").read_text())["split_parts"]["val"] == []
     assert check_loader(tmp_path, "train", CHECK).samples == 2
     assert check_loader(tmp_path, "val", CHECK).samples == 0
 
@@ -64,9 +63,15 @@ def test_every_bad_sample_is_named_with_key_and_shard(tmp_path: Path) -> None:
         check_loader(tmp_path, "train", CHECK)
     message = str(raised.value)
     assert "5 bad samples in train (of 7)" in message
-    for number, cause in [(1, "truncated"), (2, "identify"), (3, "instead of an image"), (4, "'What?'"), (5, "JSON")]:
+    for number, cause in [
+        (1, "truncated"),
+        (2, "identify"),
+        (3, "instead of an image"),
+        (4, "'what?'"),
+        (5, "jsondecodeerror"),
+    ]:
         told = message.partition(f"{uid(number)} in train-shard-000001.tar: ")[2]
-        assert cause in told.partition(uid(number + 1))[0]
+        assert cause in told.partition(uid(number + 1))[0].lower()
     assert not (tmp_path / ".prepare/load-train-receipt.json").exists()
 
 
