@@ -18,6 +18,7 @@ from tasks.images.completion import (
     ShardState,
     ShardStats,
     expected_shards,
+    first,
     foreign_files,
     remove_invalid_stats,
     shard_state,
@@ -96,6 +97,7 @@ def download_shards(
     or foreign files, or if shards are left at the end (UnfinishedDownloadError if starting again may help).
     """
     with _only_one(root):
+        end_leftovers(MARK, mark(root.shards))
         work = identity(source, settings)
         claim(root, work)
         refuse_foreign_files(root.shards, expected_shards(source.rows, settings))
@@ -110,7 +112,7 @@ def refuse_foreign_files(folder: Path, shards: list[ExpectedShard]) -> None:
     foreign = foreign_files(folder, shards)
     if foreign:
         raise DownloadError(
-            f"{folder} holds {len(foreign)} files that belong to no expected shard: {_first(foreign)}. "
+            f"{folder} holds {len(foreign)} files that belong to no expected shard: {first(foreign)}. "
             "Move them elsewhere; only img2dataset writes into this folder."
         )
 
@@ -124,12 +126,12 @@ def _download(
     on_progress: Callable[[Progress], None] | None,
 ) -> None:
     check_metadata_files(source)
+    arguments = img2dataset_arguments(source.metadata_dir, root.shards, settings)
+    command = write_command(environment.python, root.download / "img2dataset.json", arguments)
     _note_downloader(root, environment)
     _make_ready(root, left)
     progress = Progress(root.shards, expected_shards(source.rows, settings))
     progress.look()
-    arguments = img2dataset_arguments(source.metadata_dir, root.shards, settings)
-    command = write_command(environment.python, root.download / "img2dataset.json", arguments)
     log = root.download / LOG
     log_start = log.stat().st_size if log.exists() else 0
     started = time.monotonic()
@@ -148,8 +150,7 @@ def _download(
 
 
 def _make_ready(root: DataRoot, left: list[ShardState]) -> None:
-    """Clear what no longer holds: processes and files of a killed run, stats that prove nothing, the receipt."""
-    end_leftovers(MARK, mark(root.shards))
+    """Clear what no longer holds: the receipt, temporary files of a killed run, stats that prove nothing."""
     (root.download / "receipt.json").unlink(missing_ok=True)
     shutil.rmtree(root.shards / "_tmp", ignore_errors=True)
     remove_invalid_stats(root.shards, left)
@@ -171,15 +172,11 @@ def _finish(
 
 def _unfinished(left: list[ShardState], before: int, code: int, log: Path, log_start: int) -> DownloadError:
     kind = UnfinishedDownloadError if len(left) < before else DownloadError
-    shards = _first([f"{state.shard.name} ({state.reason})" for state in left])
+    shards = first([f"{state.shard.name} ({state.reason})" for state in left])
     return kind(
         f"img2dataset ended with exit code {code}, and {len(left)} of {before} shards are left: {shards}. "
         f"Starting again resumes. The end of {log}:\n{last_lines(log, log_start)}"
     )
-
-
-def _first(names: list[str], count: int = 10) -> str:
-    return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")
 
 
 def _downloaders(root: DataRoot) -> list[str]:
