@@ -36,6 +36,8 @@ from tasks.settings import DownloadSettings
 
 LOG = "img2dataset.log"
 POLL_SECONDS = 5.0
+FAREWELL_SECONDS = 30.0
+"""How long img2dataset may go on after its last shard: its pool or its logger can hang at the end."""
 REASONS_KEPT = 20
 
 
@@ -59,6 +61,7 @@ class Progress:
     folder: Path
     expected: list[ExpectedShard]
     done: dict[str, ShardStats] = field(default_factory=dict)
+    complete_since: float | None = None
 
     @property
     def totals(self) -> DownloadTotals:
@@ -72,7 +75,13 @@ class Progress:
         stats = {shard.name: shard_state(self.folder, shard).stats for shard in new}
         finished = {name: numbers for name, numbers in stats.items() if numbers}
         self.done.update(finished)
+        if self.complete_since is None and len(self.done) == len(self.expected):
+            self.complete_since = time.monotonic()
         return bool(finished)
+
+    def complete_for(self, seconds: float) -> bool:
+        """Whether every shard has been done for this long."""
+        return self.complete_since is not None and time.monotonic() - self.complete_since >= seconds
 
 
 def shards_left(root: DataRoot, source: DownloadInput, settings: DownloadSettings) -> list[ShardState]:
@@ -136,13 +145,15 @@ def _download(
     log_start = log.stat().st_size if log.exists() else 0
     started = time.monotonic()
 
-    def report() -> None:
+    def enough() -> bool:
         progress.look()
         if on_progress:
             on_progress(progress)
+        return progress.complete_for(FAREWELL_SECONDS)
 
-    code = run_once(command, command_environ(root.shards), log, report, POLL_SECONDS)
-    report()
+    code = run_once(command, command_environ(root.shards), log, enough, POLL_SECONDS)
+    enough()
+    _remove_temporary(root)
     note_timing(root.download, "img2dataset", time.monotonic() - started, {"exit_code": code})
     still_left = shards_left(root, source, settings)
     if still_left:
@@ -152,9 +163,13 @@ def _download(
 def _make_ready(root: DataRoot, left: list[ShardState]) -> None:
     """Clear what no longer holds: the receipt, temporary files of a killed run, stats that prove nothing."""
     (root.download / "receipt.json").unlink(missing_ok=True)
-    shutil.rmtree(root.shards / "_tmp", ignore_errors=True)
+    _remove_temporary(root)
     remove_invalid_stats(root.shards, left)
     root.shards.mkdir(parents=True, exist_ok=True)
+
+
+def _remove_temporary(root: DataRoot) -> None:
+    shutil.rmtree(root.shards / "_tmp", ignore_errors=True)
 
 
 def _finish(
@@ -170,7 +185,7 @@ def _finish(
     return DownloadSummary(new_shards=new_shards, totals=totals.in_short(REASONS_KEPT))
 
 
-def _unfinished(left: list[ShardState], before: int, code: int, log: Path, log_start: int) -> DownloadError:
+def _unfinished(left: list[ShardState], before: int, code: int | None, log: Path, log_start: int) -> DownloadError:
     kind = UnfinishedDownloadError if len(left) < before else DownloadError
     shards = first([f"{state.shard.name} ({state.reason})" for state in left])
     return kind(
