@@ -123,6 +123,11 @@ def remove_invalid_stats(folder: Path, states: Iterable[ShardState]) -> list[str
     return removed
 
 
+def first(names: list[str], count: int = 10) -> str:
+    """The first ``count`` names, and how many more there are."""
+    return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")
+
+
 def stats_path(folder: Path, shard: ExpectedShard) -> Path:
     """Where img2dataset puts the stats of ``shard``."""
     return folder / f"{shard.name}_stats.json"

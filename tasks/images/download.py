@@ -18,6 +18,7 @@ from tasks.images.completion import (
     ShardState,
     ShardStats,
     expected_shards,
+    first,
     foreign_files,
     remove_invalid_stats,
     shard_state,
@@ -35,6 +36,8 @@ from tasks.settings import DownloadSettings
 
 LOG = "img2dataset.log"
 POLL_SECONDS = 5.0
+FAREWELL_SECONDS = 30.0
+"""How long img2dataset may go on after its last shard: its pool or its logger can hang at the end."""
 REASONS_KEPT = 20
 
 
@@ -58,6 +61,7 @@ class Progress:
     folder: Path
     expected: list[ExpectedShard]
     done: dict[str, ShardStats] = field(default_factory=dict)
+    complete_since: float | None = None
 
     @property
     def totals(self) -> DownloadTotals:
@@ -71,7 +75,13 @@ class Progress:
         stats = {shard.name: shard_state(self.folder, shard).stats for shard in new}
         finished = {name: numbers for name, numbers in stats.items() if numbers}
         self.done.update(finished)
+        if self.complete_since is None and len(self.done) == len(self.expected):
+            self.complete_since = time.monotonic()
         return bool(finished)
+
+    def complete_for(self, seconds: float) -> bool:
+        """Whether every shard has been done for this long."""
+        return self.complete_since is not None and time.monotonic() - self.complete_since >= seconds
 
 
 def shards_left(root: DataRoot, source: DownloadInput, settings: DownloadSettings) -> list[ShardState]:
@@ -96,6 +106,7 @@ def download_shards(
     or foreign files, or if shards are left at the end (UnfinishedDownloadError if starting again may help).
     """
     with _only_one(root):
+        end_leftovers(MARK, mark(root.shards))
         work = identity(source, settings)
         claim(root, work)
         refuse_foreign_files(root.shards, expected_shards(source.rows, settings))
@@ -110,7 +121,7 @@ def refuse_foreign_files(folder: Path, shards: list[ExpectedShard]) -> None:
     foreign = foreign_files(folder, shards)
     if foreign:
         raise DownloadError(
-            f"{folder} holds {len(foreign)} files that belong to no expected shard: {_first(foreign)}. "
+            f"{folder} holds {len(foreign)} files that belong to no expected shard: {first(foreign)}. "
             "Move them elsewhere; only img2dataset writes into this folder."
         )
 
@@ -124,23 +135,25 @@ def _download(
     on_progress: Callable[[Progress], None] | None,
 ) -> None:
     check_metadata_files(source)
+    arguments = img2dataset_arguments(source.metadata_dir, root.shards, settings)
+    command = write_command(environment.python, root.download / "img2dataset.json", arguments)
     _note_downloader(root, environment)
     _make_ready(root, left)
     progress = Progress(root.shards, expected_shards(source.rows, settings))
     progress.look()
-    arguments = img2dataset_arguments(source.metadata_dir, root.shards, settings)
-    command = write_command(environment.python, root.download / "img2dataset.json", arguments)
     log = root.download / LOG
     log_start = log.stat().st_size if log.exists() else 0
     started = time.monotonic()
 
-    def report() -> None:
+    def enough() -> bool:
         progress.look()
         if on_progress:
             on_progress(progress)
+        return progress.complete_for(FAREWELL_SECONDS)
 
-    code = run_once(command, command_environ(root.shards), log, report, POLL_SECONDS)
-    report()
+    code = run_once(command, command_environ(root.shards), log, enough, POLL_SECONDS)
+    enough()
+    _remove_temporary(root)
     note_timing(root.download, "img2dataset", time.monotonic() - started, {"exit_code": code})
     still_left = shards_left(root, source, settings)
     if still_left:
@@ -148,12 +161,15 @@ def _download(
 
 
 def _make_ready(root: DataRoot, left: list[ShardState]) -> None:
-    """Clear what no longer holds: processes and files of a killed run, stats that prove nothing, the receipt."""
-    end_leftovers(MARK, mark(root.shards))
+    """Clear what no longer holds: the receipt, temporary files of a killed run, stats that prove nothing."""
     (root.download / "receipt.json").unlink(missing_ok=True)
-    shutil.rmtree(root.shards / "_tmp", ignore_errors=True)
+    _remove_temporary(root)
     remove_invalid_stats(root.shards, left)
     root.shards.mkdir(parents=True, exist_ok=True)
+
+
+def _remove_temporary(root: DataRoot) -> None:
+    shutil.rmtree(root.shards / "_tmp", ignore_errors=True)
 
 
 def _finish(
@@ -169,17 +185,13 @@ def _finish(
     return DownloadSummary(new_shards=new_shards, totals=totals.in_short(REASONS_KEPT))
 
 
-def _unfinished(left: list[ShardState], before: int, code: int, log: Path, log_start: int) -> DownloadError:
+def _unfinished(left: list[ShardState], before: int, code: int | None, log: Path, log_start: int) -> DownloadError:
     kind = UnfinishedDownloadError if len(left) < before else DownloadError
-    shards = _first([f"{state.shard.name} ({state.reason})" for state in left])
+    shards = first([f"{state.shard.name} ({state.reason})" for state in left])
     return kind(
         f"img2dataset ended with exit code {code}, and {len(left)} of {before} shards are left: {shards}. "
         f"Starting again resumes. The end of {log}:\n{last_lines(log, log_start)}"
     )
-
-
-def _first(names: list[str], count: int = 10) -> str:
-    return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")
 
 
 def _downloaders(root: DataRoot) -> list[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from tasks.errors import DownloadError
+from tasks.images.completion import first
 from tasks.layout import DataRoot
 from tasks.receipts import Receipt, read_receipt
 from tasks.settings import DownloadSettings
@@ -53,8 +54,9 @@ def claim(root: DataRoot, work: Receipt) -> None:
     earlier = read_receipt(path)
     if earlier and earlier.is_for(work):
         return
-    if _has_shards(root.shards):
-        raise DownloadError(_refusal(root.shards, work, earlier))
+    names = _names(root.shards)
+    if names:
+        raise DownloadError(_refusal(root.shards, names, work, earlier))
     work.write(path)
 
 
@@ -69,16 +71,16 @@ def check_metadata_files(source: DownloadInput) -> None:
         )
 
 
-def _has_shards(folder: Path) -> bool:
-    return folder.exists() and any(path.name != "_tmp" for path in folder.iterdir())
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.name != "_tmp") if folder.exists() else []
 
 
-def _refusal(shards: Path, work: Receipt, earlier: Receipt | None) -> str:
+def _refusal(shards: Path, names: list[str], work: Receipt, earlier: Receipt | None) -> str:
     if earlier is None:
         return (
-            f"{shards} holds files, but nothing notes which metadata and settings they were downloaded with, "
-            "so they cannot be resumed. Move them elsewhere or use another data root; audit-download and "
-            "convert-dataset take shards of any origin as they are."
+            f"{shards} holds {len(names)} files ({first(names)}), but nothing notes which metadata and settings "
+            "they were downloaded with, so they cannot be resumed. Move them elsewhere or use another data root; "
+            "audit-download and convert-dataset take shards of any origin as they are."
         )
     changed = [f"{name} was {was!r}, is {now!r}" for name, was, now in _differences(earlier, work)]
     return (

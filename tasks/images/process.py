@@ -17,14 +17,13 @@ def run_once(
     command: list[str],
     environ: Mapping[str, str],
     log: Path,
-    on_poll: Callable[[], None],
+    enough: Callable[[], bool],
     poll_seconds: float,
-) -> int:
-    """Run ``command`` in a process group of its own to its end, and return its exit code.
+) -> int | None:
+    """Run ``command`` in a process group of its own; return its exit code, or None if it had to be ended.
 
-    Its output is appended to ``log``. ``on_poll`` is called every ``poll_seconds``; an exception from it, or
-    any other that arrives here, ends the whole group. The thread that calls this must stay in it: the
-    downloader dies with the thread that started it (see ``run_img2dataset``).
+    Its output is appended to ``log``. ``enough`` is asked every ``poll_seconds``; when it says yes, and at any
+    exception that it raises or that arrives here, the whole group is ended.
     """
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -36,7 +35,7 @@ def run_once(
             start_new_session=True,
         )
     try:
-        return _wait(process, on_poll, poll_seconds)
+        return _wait(process, enough, poll_seconds)
     finally:
         end_group(process)
 
@@ -93,12 +92,13 @@ def last_lines(log: Path, start: int, count: int = 15) -> str:
     return "\n".join([line for line in text.splitlines() if line.strip()][-count:])
 
 
-def _wait(process: subprocess.Popen[bytes], on_poll: Callable[[], None], poll_seconds: float) -> int:
+def _wait(process: subprocess.Popen[bytes], enough: Callable[[], bool], poll_seconds: float) -> int | None:
     while True:
         try:
             return process.wait(poll_seconds)
         except subprocess.TimeoutExpired:
-            on_poll()
+            if enough():
+                return None
 
 
 def _until(condition: Callable[[], bool], seconds: float) -> bool:

@@ -4,32 +4,35 @@ img2dataset's own command line reads values as Python literals: a path with a co
 ``1e5`` a number. Its worker processes run the top level of this module too, since it is their main module.
 """
 
-import ctypes
 import importlib
 import json
 import os
-import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
-"""See prctl(2): the signal that this process gets when the thread that started it ends."""
+LOOK_SECONDS = 0.5
 
 
-def die_with_parent() -> None:
-    """Leave no worker behind when the process above is killed (Linux; elsewhere a no-op)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def end_with(parent: int) -> None:
+    """End this process at once when the process ``parent`` is not above it any more.
+
+    Linux can do that by itself (PR_SET_PDEATHSIG), but takes the thread that started a process for its parent:
+    it would kill idle workers when the pool's own thread ends, locks in their hands, and the pool would hang.
+    """
+    while os.getppid() == parent:
+        time.sleep(LOOK_SECONDS)
+    os._exit(1)
 
 
-def main(arguments_file: Path, started_by: int) -> None:
-    """Run the download, unless the process ``started_by`` went before it could be tied to this one."""
-    if os.getppid() != started_by:
-        sys.exit("The process that started this download is gone.")
+def main(arguments_file: Path) -> None:
+    """Run the download."""
     img2dataset = importlib.import_module("img2dataset")
     img2dataset.download(**json.loads(arguments_file.read_bytes()))
 
 
-die_with_parent()
+started_by = int(sys.argv[2]) if __name__ == "__main__" else os.getppid()
+threading.Thread(target=end_with, args=(started_by,), daemon=True).start()
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]))

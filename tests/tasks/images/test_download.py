@@ -125,10 +125,32 @@ def test_exception_in_the_flow_leaves_no_downloader_behind(
     assert processes(slow_slice) == []
 
 
+def test_pool_that_replaces_its_workers_comes_to_an_end(slice_: Slice, downloader: DownloaderEnvironment) -> None:
+    settings = SETTINGS.model_copy(update={"processes_count": 2, "number_sample_per_shard": 2})
+    assert slice_.download(downloader, settings).new_shards == 21
+    timing = json.loads((slice_.root.download / "timings.jsonl").read_text())
+    assert timing["exit_code"] == 0
+
+
+def test_downloader_that_hangs_after_its_last_shard_is_ended(copied: Slice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(module, "FAREWELL_SECONDS", 0.5)
+    last = copied.root.shards / "00000002_stats.json"
+    last.rename(copied.root.path / "stats")
+    hangs = says(copied.root.path, f"mv '{copied.root.path}/stats' '{last}'; sleep 300")
+    assert copied.download(hangs).new_shards == 1
+    assert processes(copied) == []
+
+
 def does_nothing(folder: Path) -> DownloaderEnvironment:
     """A downloader that says something and exits with code 0."""
+    return says(folder, "echo one line; echo the last line; exit 0")
+
+
+def says(folder: Path, script: str) -> DownloaderEnvironment:
+    """A shell script in the place of the downloader."""
     fake = folder / "python"
-    fake.write_text("#!/bin/sh\necho one line; echo the last line; exit 0\n")
+    fake.write_text(f"#!/bin/sh\n{script}\n")
     fake.chmod(0o755)
     return DownloaderEnvironment(fake, "fake", {})
 
@@ -209,7 +231,7 @@ def half_downloaded(slice_: Slice) -> None:
 def test_shards_of_unknown_origin_are_not_resumed(slice_: Slice) -> None:
     slice_.root.shards.mkdir(parents=True)
     (slice_.root.shards / "00000000.tar").write_bytes(b"from elsewhere")
-    with pytest.raises(DownloadError, match="nothing notes which metadata"):
+    with pytest.raises(DownloadError, match=r"1 files \(00000000.tar\), but nothing notes which metadata"):
         download_shards(slice_.root, slice_.source, SETTINGS, no_environment)
 
 
