@@ -43,15 +43,13 @@ def download_metadata(
         kind = TransientError if all(isinstance(error, TransientError) for error in errors) else MetadataError
         raise kind("\n".join(sorted(str(error) for error in errors)))
     for outcome in outcomes:
-        _say(outcome.result)
+        _warn_of_moved(outcome.result)
     return write_metadata_manifest(data.metadata, slice_, verify)
 
 
-def _say(fetched: FetchedFile) -> None:
-    logger = get_run_logger()
-    logger.info("%s: %s", fetched.name, "fetched" if fetched.fetched else "in place")
+def _warn_of_moved(fetched: FetchedFile) -> None:
     if fetched.moved_aside:
-        logger.warning("%s was not the pinned file; moved aside to %s", fetched.name, fetched.moved_aside)
+        get_run_logger().warning("%s was not the pinned file; moved aside to %s", fetched.name, fetched.moved_aside)
 
 
 if __name__ == "__main__":

@@ -48,10 +48,12 @@ def prefect_api(port: int | None = None) -> Iterator[Api]:
         yield Api(configured, own=False)
         return
     with _own_server(port) as url, _use(url):
-        yield Api(url, own=True)
-        # What the run logged must reach the server before it stops.
-        APILogWorker.drain_all(timeout=_STOP_SECONDS)
-        EventsWorker.drain_all(timeout=_STOP_SECONDS)
+        try:
+            yield Api(url, own=True)
+        finally:
+            # What the run logged must reach the server before it stops.
+            APILogWorker.drain_all(timeout=_STOP_SECONDS)
+            EventsWorker.drain_all(timeout=_STOP_SECONDS)
 
 
 def state_folder() -> Path:

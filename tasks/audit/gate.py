@@ -7,9 +7,12 @@ from pathlib import Path
 
 from tasks.audit.models import AuditTotals, Finding, ShardAudit
 from tasks.errors import GateError, ShardError
+from tasks.failure_reasons import by_kind
 from tasks.settings import GateSettings
 
 _SHARD_FILE = re.compile(r"(?P<shard>\d+)(\.tar|\.parquet|_stats\.json)")
+_DOWNLOADERS_OWN = "_tmp"
+"""Where img2dataset keeps its work list; it stays behind when a download is killed."""
 _SHOWN = 20
 
 
@@ -25,7 +28,7 @@ def shard_names(shards_dir: Path) -> tuple[list[str], list[Finding]]:
         match = _SHARD_FILE.fullmatch(path.name)
         if match and path.is_file():
             names.add(match["shard"])
-        else:
+        elif path.name != _DOWNLOADERS_OWN:
             findings.append(
                 Finding(
                     shard="-",
@@ -52,7 +55,7 @@ def add_up(audits: Iterable[ShardAudit], foreign: Sequence[Finding] = ()) -> Aud
         failed_to_resize=sum(audit.stats.failed_to_resize for audit in audits),
         samples=sum(audit.samples for audit in audits),
         tar_bytes=sum(audit.tar_bytes for audit in audits),
-        failure_reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+        failure_reasons=by_kind(reasons),
         findings=len(foreign) + sum(len(audit.findings) for audit in audits),
     )
 

@@ -38,11 +38,10 @@ LOG = "img2dataset.log"
 POLL_SECONDS = 5.0
 FAREWELL_SECONDS = 30.0
 """How long img2dataset may go on after its last shard: its pool or its logger can hang at the end."""
-REASONS_KEPT = 20
 
 
 class DownloadSummary(BaseModel):
-    """A finished download; ``new_shards`` is 0 if there was nothing left to do. The receipt has all reasons."""
+    """A finished download; ``new_shards`` is 0 if there was nothing left to do. The receipt has the failures in the downloader's words."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -113,6 +112,8 @@ def download_shards(
         left = shards_left(root, source, settings)
         if left:
             _download(root, source, settings, environment(), left, on_progress)
+        # What a killed run left behind its last shard.
+        shutil.rmtree(root.shards / "_tmp", ignore_errors=True)
         return _finish(root, work, source, settings, new_shards=len(left))
 
 
@@ -182,7 +183,7 @@ def _finish(
     path = root.download / "receipt.json"
     if read_receipt(path) != receipt:
         receipt.write(path)
-    return DownloadSummary(new_shards=new_shards, totals=totals.in_short(REASONS_KEPT))
+    return DownloadSummary(new_shards=new_shards, totals=totals.in_kinds())
 
 
 def _unfinished(left: list[ShardState], before: int, code: int | None, log: Path, log_start: int) -> DownloadError:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict
 
+from tasks.failure_reasons import by_kind
 from tasks.images.completion import ShardStats
 
 
@@ -20,13 +21,9 @@ class DownloadTotals(BaseModel):
     failed_to_resize: int = 0
     failures: dict[str, int] = {}
 
-    def in_short(self, reasons: int) -> "DownloadTotals":
-        """The same with only the ``reasons`` most frequent reasons; the others are added up as one."""
-        ranked = list(self.failures.items())
-        kept, others = dict(ranked[:reasons]), [number for _, number in ranked[reasons:]]
-        if others:
-            kept[f"({len(others)} other reasons)"] = sum(others)
-        return self.model_copy(update={"failures": kept})
+    def in_kinds(self) -> "DownloadTotals":
+        """The same with the failures counted by kind: the downloader's own words can be many."""
+        return self.model_copy(update={"failures": by_kind(self.failures)})
 
 
 def add_up(stats: Iterable[ShardStats]) -> DownloadTotals:
