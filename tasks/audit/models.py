@@ -121,7 +121,7 @@ class AuditJob(_Value):
 
 
 class AuditTotals(_Value):
-    """All shards together. Bytes are those of the tars; reasons are kinds (the receipts have the downloader's words)."""
+    """All shards together. Bytes are those of the tars; reasons are kinds, the receipts have the full texts."""
 
     shards: int
     attempts: int

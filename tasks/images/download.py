@@ -41,7 +41,10 @@ FAREWELL_SECONDS = 30.0
 
 
 class DownloadSummary(BaseModel):
-    """A finished download; ``new_shards`` is 0 if there was nothing left to do. The receipt has the failures in the downloader's words."""
+    """A finished download; ``new_shards`` is 0 if there was nothing left to do.
+
+    Failures are counted by kind; the receipt has them in the downloader's words.
+    """
 
     model_config = ConfigDict(frozen=True)
 

@@ -136,4 +136,4 @@ def test_totals_group_failures_by_reason(tmp_path: Path) -> None:
     totals = add_up([stats, stats])
     assert (totals.shards, totals.attempts, totals.successes) == (2, 20, 12)
     assert list(totals.failures.items()) == [("HTTP Error 404: Not Found", 6), ("two\nlines", 2)]
-    assert totals.in_short(1).failures == {"HTTP Error 404: Not Found": 6, "(1 other reasons)": 2}
+    assert totals.in_kinds().failures == {"HTTP Error 404: Not Found": 6, "two lines": 2}
