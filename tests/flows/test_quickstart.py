@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-import re
+import shlex
 import subprocess
 import sys
 import time
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, kill_group
+from tests import documents
+from tests.conftest import kill_group
 from tests.tasks.convert.serial import convert
 
 
@@ -116,21 +117,11 @@ def test_second_quickstart_finds_everything_done(prepared, prefect_server):
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-def document_commands() -> list[str]:
-    """Every ``python -m flows…`` command of the README and the docs, without its comment."""
-    commands = []
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for block in re.findall(r"```bash\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL):
-            lines = block.replace("\\\n", " ").splitlines()
-            commands += [line.split("  #")[0].strip() for line in lines if "python -m flows." in line]
-    return sorted({" ".join(command.split()) for command in commands})
-
-
-@pytest.mark.parametrize("command", document_commands())
+@pytest.mark.parametrize("command", [c for c in documents.commands() if "quickstart-data" in c])
 def test_every_command_of_the_documents_runs(command, prepared, prefect_server, tmp_path):
     """On the quickstart's data: `quickstart-data` in a document stands for its root."""
     root, _, _ = prepared
-    arguments = command.replace("quickstart-data", str(root)).replace(".venv/bin/python", sys.executable).split()
+    arguments = shlex.split(command.replace("quickstart-data", str(root)).replace(".venv/bin/python", sys.executable))
     done = subprocess.run(
         arguments, cwd=tmp_path, env=os.environ | {"PREFECT_API_URL": prefect_server}, capture_output=True, text=True
     )

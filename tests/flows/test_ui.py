@@ -3,15 +3,18 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import yaml
 
 from flows.server import free_port
+from tests import documents
 from tests.conftest import ROOT
 from tests.golden import copy_shards
 
@@ -24,7 +27,9 @@ def ui(state_home, tmp_path):
         process = subprocess.Popen(
             [sys.executable, "-m", "flows.ui", "--port", str(free_port())],
             cwd=tmp_path,
-            env={k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {"PREFECT_WORKER_QUERY_SECONDS": "1"},
+            env={k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
+            # Nobody listens there: a flow that fetches must fail, not reach for the internet.
+            | {"PREFECT_WORKER_QUERY_SECONDS": "1", "HF_ENDPOINT": "http://127.0.0.1:9"},
             stdout=output,
             stderr=output,
         )
@@ -37,13 +42,14 @@ def ui(state_home, tmp_path):
     assert process.wait(60) == 0
 
 
-def prefect(api: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def prefect(api: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "prefect", *arguments],
         env=os.environ | {"PREFECT_API_URL": api, "COLUMNS": "200"},
         capture_output=True,
         text=True,
         timeout=180,
+        cwd=cwd,
     )
 
 
@@ -54,6 +60,10 @@ def test_deployed_flow_runs_from_another_folder_and_bad_parameters_are_refused(u
     ran = prefect(ui, "deployment", "run", "audit-download/local", "-p", f"shards_dir={shards}", "--watch")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert (tmp_path / "raw" / "audit" / "totals.json").exists()
+    for command in documents.commands():
+        if command.startswith(".venv/bin/prefect "):
+            done = prefect(ui, *shlex.split(command.removesuffix(" --watch"))[1:], cwd=ROOT)
+            assert done.returncode == 0, command + done.stdout + done.stderr
     refused = prefect(
         ui, "deployment", "run", "audit-download/local", "-p", f"shards_dir={shards}", "-p", "gate={'x': 1}"
     )
