@@ -1,0 +1,270 @@
+"""A real Slurm on this host, for tests: munge, slurmctld and one slurmd a node, without systemd.
+
+Everything lies in one folder of its own and listens on loopback only; facts behind the settings were measured
+with Slurm 22.05 and 24.11 (a `MinJobAge` of 300 s, for example, is Slurm's default).
+"""
+
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.slurm.configuration import Layout, database_conf, gres_conf, slurm_conf
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel")
+DATABASE_SETUP = (
+    "create database if not exists slurm; create user if not exists slurm@localhost identified by 'slurm'; "
+    "create user if not exists slurm@'127.0.0.1' identified by 'slurm'; "
+    "grant all on slurm.* to slurm@localhost; grant all on slurm.* to slurm@'127.0.0.1'"
+)
+ACCOUNTING_PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db", "sacct", "sacctmgr")
+
+
+def missing_programs(accounting: bool = False) -> list[str]:
+    """Programs that are not installed here; daemons are looked for in the sbin folders too."""
+    wanted = PROGRAMS + (ACCOUNTING_PROGRAMS if accounting else ())
+    return [name for name in wanted if shutil.which(name, path=_search_path()) is None]
+
+
+@dataclass
+class SlurmCluster:
+    """A Slurm that lives as long as the ``with`` block."""
+
+    layout: Layout = field(default_factory=Layout)
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="slurm-")))
+
+    def __enter__(self) -> "SlurmCluster":
+        try:
+            self._write_files()
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_jobs()
+        for pid in self._pids("slurmd-*.pid", "slurmctld.pid", "slurmdbd.pid", "mariadb.pid", "munged.pid"):
+            stop(pid)
+        self._remove_cgroups()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def conf(self) -> Path:
+        """The slurm.conf."""
+        return self.folder / "etc" / "slurm.conf"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to find this cluster."""
+        return {"SLURM_CONF": str(self.conf), "PATH": _search_path()}
+
+    def command(self, *arguments: str, check: bool = True) -> str:
+        """Run a Slurm command and give its standard output."""
+        done = subprocess.run(
+            arguments, env=self.environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+        )
+        if check and done.returncode:
+            raise RuntimeError(f"{' '.join(arguments)}: exit {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def job_ids(self) -> list[int]:
+        """Ids of all jobs that slurmctld remembers."""
+        return sorted({int(line) for line in self.command("squeue", "-h", "-t", "all", "-o", "%A").split()})
+
+    def start_controller(self) -> None:
+        """Start slurmctld; it forks into the background."""
+        self._daemon("slurmctld", "-f", str(self.conf))
+
+    def stop_controller(self) -> None:
+        """End slurmctld by force, as a crash would."""
+        for pid in self._pids("slurmctld.pid"):
+            os.kill(pid, signal.SIGKILL)
+            _wait_gone(pid, 10)
+
+    def start_node(self, name: str) -> None:
+        """Start the slurmd of a node."""
+        (self.folder / "spool" / name).mkdir(parents=True, exist_ok=True)
+        self._daemon("slurmd", "-f", str(self.conf), "-N", name)
+
+    def down(self, node: str) -> None:
+        """Tell the controller that a node has failed; its jobs end as NODE_FAIL."""
+        self.command("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+
+    def resume(self, node: str) -> None:
+        """Take a node back into service."""
+        self.command("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+
+    def wait_idle(self, seconds: float = 20) -> None:
+        """Wait until every node is idle. Raises RuntimeError with the daemons' last words."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            idle = self.command("sinfo", "-h", "-N", "-t", "idle", "-o", "%N", check=False).split()
+            if set(idle) == set(self.layout.nodes):
+                return
+            time.sleep(0.1)
+        raise RuntimeError("not all nodes came up:\n" + self._last_words())
+
+    def _write_files(self) -> None:
+        self.folder.chmod(0o755)  # munged refuses a socket in a folder that others cannot enter
+        for name in ("etc", "munge", "state", "spool", "log", "run", "gpu"):
+            (self.folder / name).mkdir(mode=0o755)
+        for number in range(self.layout.gpus):
+            # A copy of /dev/null stands for a GPU: Slurm wants character devices.
+            os.mknod(self.folder / "gpu" / f"nvidia{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        key = self.folder / "munge" / "key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        ports = free_ports(self.layout.port_count)
+        self._ports = ports
+        self.conf.write_text(slurm_conf(self.layout, self.folder, ports))
+        (self.folder / "etc" / "gres.conf").write_text(gres_conf(self.layout, self.folder))
+        if self.layout.cgroups:
+            (self.folder / "etc" / "cgroup.conf").write_text(
+                "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n"
+                "ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\nMinRAMSpace=1\n"
+            )
+
+    def _start(self) -> None:
+        munge, run = self.folder / "munge", self.folder / "run"
+        self._daemon(
+            "munged",
+            f"--socket={munge / 'socket'}",
+            f"--key-file={munge / 'key'}",
+            f"--pid-file={run / 'munged.pid'}",
+            f"--log-file={munge / 'log'}",
+            f"--seed-file={munge / 'seed'}",
+        )
+        if self.layout.accounting:
+            self._start_accounting()
+        self.start_controller()
+        for node in self.layout.nodes:
+            self.start_node(node)
+        self.wait_idle()
+
+    def _start_accounting(self) -> None:
+        data, run = self.folder / "database", self.folder / "run"
+        options = ["--no-defaults", "--user=root", f"--datadir={data}", "--innodb-log-file-size=8M"]
+        self._daemon("mariadb-install-db", *options, "--auth-root-authentication-method=socket", "--skip-test-db")
+        server = [f"--socket={run / 'mariadb.sock'}", f"--pid-file={run / 'mariadb.pid'}"]
+        server += ["--bind-address=127.0.0.1", f"--port={self._ports[2]}"]
+        log = (self.folder / "log" / "mariadb.log").open("wb")
+        subprocess.Popen(
+            [_program("mariadbd"), *options, *server, "--innodb-buffer-pool-size=64M"],
+            stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        self._until("mariadb", "--no-defaults", f"--socket={run / 'mariadb.sock'}", "-e", DATABASE_SETUP)
+        conf = self.folder / "etc" / "slurmdbd.conf"
+        conf.write_text(database_conf(self.folder, self._ports))
+        conf.chmod(0o600)
+        self._daemon("slurmdbd")
+        self._until("sacctmgr", "-n", "-i", "add", "cluster", self.layout.name)
+        self.command("sacctmgr", "-n", "-i", "add", "account", "vision", f"cluster={self.layout.name}")
+        self.command("sacctmgr", "-n", "-i", "add", "user", "root", "account=vision")
+
+    def _until(self, *arguments: str) -> None:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                self.command(*arguments)
+                return
+            except RuntimeError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    def _daemon(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [_program(program), *arguments],
+            env={**os.environ, **self.environment},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError(f"{program}: exit {done.returncode}: {done.stderr.strip()}\n{self._last_words()}")
+
+    def _pids(self, *patterns: str) -> list[int]:
+        files = [file for pattern in patterns for file in sorted((self.folder / "run").glob(pattern))]
+        return [int(text) for file in files if (text := file.read_text().strip())]
+
+    def _end_jobs(self) -> None:
+        # A slurmstepd outlives its slurmd, so jobs end first; a dead controller is started again for that.
+        if not self.conf.exists():
+            return
+        if "is UP" not in self.command("scontrol", "ping", check=False):
+            return
+        for node in self.layout.nodes:
+            self.resume(node)
+        self.command("scancel", "--user=root", check=False)
+        deadline = time.monotonic() + 15
+        while time.monotonic() < deadline and self.command("squeue", "-h", check=False).strip():
+            time.sleep(0.1)
+
+    def _remove_cgroups(self) -> None:
+        for node in self.layout.nodes:
+            for top in Path("/sys/fs/cgroup").glob(f"*/slurm_{node}"):
+                for folder in sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True):
+                    folder.rmdir()
+                top.rmdir()
+
+    def _last_words(self) -> str:
+        logs = sorted((self.folder / "log").glob("*.log"))
+        return "\n".join(f"{log.name}: " + "\n".join(log.read_text().splitlines()[-8:]) for log in logs)
+
+
+def free_ports(count: int) -> list[int]:
+    """That many free TCP ports of the loopback interface, in a row where possible: slurm.conf takes ranges."""
+    for first in range(20_000 + os.getpid() % 10_000, 60_000, count):
+        if all(_free(port) for port in range(first, first + count)):
+            return list(range(first, first + count))
+    raise RuntimeError("no free ports")
+
+
+def stop(pid: int, seconds: float = 5) -> None:
+    """End a process: SIGTERM, then SIGKILL after some seconds."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+        if _wait_gone(pid, seconds):
+            return
+
+
+def _wait_gone(pid: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if _gone(pid):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _gone(pid: int) -> bool:
+    # PID 1 may reap late: a zombie answers kill -0, but it is gone.
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _program(name: str) -> str:
+    return shutil.which(name, path=_search_path()) or name
+
+
+def _search_path() -> str:
+    return os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"

@@ -1,0 +1,37 @@
+"""Fixtures: one real Slurm for the whole session, skipped where it is not installed (a failure in CI)."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.slurm.cluster import SlurmCluster, missing_programs
+from tests.slurm.configuration import Layout
+
+
+def require_slurm(accounting: bool = False) -> None:
+    """Skip where Slurm is not installed; in CI it must be there."""
+    missing = missing_programs(accounting)
+    reason = f"no real Slurm here: {', '.join(missing)} missing; install with tests/slurm/install.sh"
+    if not missing and os.geteuid() != 0:
+        missing, reason = ["root"], "a Slurm of its own needs root (device files, several slurmd on one host)"
+    if missing and os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    if missing:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[SlurmCluster]:
+    """Two CPU nodes, two GPU nodes, no accounting."""
+    require_slurm()
+    with SlurmCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def slurm_with_accounting() -> Iterator[SlurmCluster]:
+    """The same with slurmdbd and enforced accounts, on another layout, with memory limits."""
+    require_slurm(accounting=True)
+    with SlurmCluster(Layout(name="counted", cpu_nodes=1, gpu_nodes=1, accounting=True, cgroups=True)) as cluster:
+        yield cluster
