@@ -45,9 +45,21 @@ class DataRoot:
         """Prefect's result storage: entries that point at receipts."""
         return self.path / ".prefect-results"
 
-    def dataset(self, name: str) -> Path:
+    def dataset(self, name: str = "energon") -> Path:
         """A prepared dataset."""
         return self.path / name
+
+    def checkpoint(self, name: str) -> Path:
+        """An imported Megatron checkpoint: a folder of iterations."""
+        return self.path / "models" / name
+
+    def training(self, name: str) -> Path:
+        """What a training leaves: checkpoints and its resolved configuration."""
+        return self.path / "training" / name
+
+    def launch(self, kind: str, name: str) -> Path:
+        """Notes and logs of the GPU jobs of one kind (the flow's name) and name."""
+        return self.path / "launches" / f"{kind}-{name}"
 
 
 def default_audit_dir(shards_dir: Path) -> Path | None:

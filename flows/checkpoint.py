@@ -1,0 +1,60 @@
+"""import-checkpoint: a Hugging Face checkpoint becomes a Megatron one, on GPUs, with Megatron-Bridge's converter."""
+
+from pathlib import Path
+from typing import Literal
+
+from prefect import flow
+from pydantic import BaseModel, ConfigDict
+
+from flows.gpu_job import cancel_with_flow, run_job, show_submission
+from flows.program import run_program
+from tasks.layout import DataRoot
+from tasks.megatron.checks import check_import
+from tasks.megatron.environment import with_cpu_share
+from tasks.megatron.imports import finished_import, leave_receipt
+from tasks.megatron.launch import is_launched
+from tasks.megatron.places import FIRST_ITERATION, imported_checkpoint
+from tasks.megatron.render import render_import
+from tasks.megatron.verify import check_imported
+from tasks.settings import CheckpointSettings
+from tasks.words import fails_in_words
+
+
+class CheckpointResult(BaseModel):
+    """``checkpoint``: what training starts from. ``command``: how the import is, or was, launched."""
+
+    model_config = ConfigDict(frozen=True)
+
+    status: Literal["rendered", "imported", "unchanged"]
+    checkpoint: Path
+    command: tuple[str, ...]
+
+
+@flow(name="import-checkpoint", flow_run_name="import {checkpoint.hf_model}", on_cancellation=[cancel_with_flow])
+@fails_in_words
+def import_checkpoint(root: Path, checkpoint: CheckpointSettings, launch: bool = False) -> CheckpointResult:
+    """Render the import of a checkpoint, and launch it when told to; nothing to do if it is there.
+
+    Args:
+        root: Data root, an absolute path; the checkpoint goes into models/ of it.
+        checkpoint: What is imported, and where the GPU job runs.
+        launch: Launch the job and follow it to its end; otherwise it is only shown.
+    """
+    folder = DataRoot(root).launch("import-checkpoint", checkpoint.name)
+    checkpoint = with_cpu_share(checkpoint)
+    submission = render_import(root, checkpoint)
+    target = imported_checkpoint(root, checkpoint) / FIRST_ITERATION
+    if finished_import(root, checkpoint, folder):
+        return CheckpointResult(status="unchanged", checkpoint=target, command=submission.command)
+    check_import(root, checkpoint, joining=launch and is_launched(submission, root, folder))
+    show_submission(submission, root, folder, launch)
+    if not launch:
+        return CheckpointResult(status="rendered", checkpoint=target, command=submission.command)
+    run_job(submission, root, folder)
+    check_imported(root, checkpoint)
+    leave_receipt(checkpoint, folder)
+    return CheckpointResult(status="imported", checkpoint=target, command=submission.command)
+
+
+if __name__ == "__main__":
+    run_program(import_checkpoint)

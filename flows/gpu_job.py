@@ -1,0 +1,75 @@
+"""What the flows of GPU jobs share: show the submission, launch and follow the job, cancel it with the flow."""
+
+from pathlib import Path
+from typing import Any
+
+from prefect import Flow, get_run_logger
+from prefect.artifacts import create_markdown_artifact
+from prefect.client.schemas.objects import FlowRun, State
+
+from tasks.layout import DataRoot
+from tasks.megatron import slurm
+from tasks.megatron.checks import check_launch
+from tasks.megatron.describe import describe_end, describe_submission
+from tasks.megatron.follow import check_end, last_words
+from tasks.megatron.launch import read_record, settle
+from tasks.megatron.logs import logs_of
+from tasks.megatron.render import Submission
+from tasks.megatron.task import dry_run_task, follow_task, launch_task, run_in_allocation_task
+from tasks.settings import CheckpointSettings, TrainingSettings
+from tasks.words import run_task
+
+
+def show_submission(submission: Submission, root: Path, folder: Path, launch: bool) -> None:
+    """Show what will be submitted; without ``launch`` let the launcher render it too."""
+    text = describe_submission(submission, root, launch)
+    create_markdown_artifact(text, key=f"{submission.kind}-submission", description="The GPU job, as submitted")
+    if launch or submission.dry_run is None or not submission.job.submission_dry_run:
+        return
+    rendered = run_task(dry_run_task, submission, folder)
+    shown = describe_end(f"{submission.kind}: dry run", "What Bridge's launcher renders.", None, rendered)
+    create_markdown_artifact(shown, key=f"{submission.kind}-dry-run", description="The launcher's own dry run")
+
+
+def run_job(submission: Submission, root: Path, folder: Path, stale: Path | None = None) -> list[Path]:
+    """Run the job to its end, one way or the other; gives its logs, oldest first.
+
+    Raises SettingsError if it cannot be launched from here, PipelineError if it does not end well.
+    """
+    check_launch(submission.job)
+    if submission.job.run_by == "allocation":
+        log = run_task(run_in_allocation_task, submission, folder)
+        return sorted(log.parent.glob("step-*.out"), key=lambda path: path.stat().st_mtime_ns)
+    job_id = run_task(launch_task, submission, root, folder, stale)
+    try:
+        job = run_task(follow_task, job_id, submission.job.poll_seconds)
+    except BaseException:
+        get_run_logger().warning(
+            "Slurm job %d is no longer followed. Unless this run was cancelled, it goes on: run the flow again to "
+            "follow it, or scancel %d",
+            job_id,
+            job_id,
+        )
+        raise
+    settle(folder)
+    shown = describe_end(f"{submission.kind}: {job.state}", str(job), job.log, last_words(job))
+    create_markdown_artifact(shown, key=f"{submission.kind}-job", description="How the Slurm job ended")
+    check_end(job)
+    return logs_of(job.job_id, job.log)
+
+
+_SETTINGS: dict[str, tuple[str, type[CheckpointSettings] | type[TrainingSettings]]] = {
+    "import-checkpoint": ("checkpoint", CheckpointSettings),
+    "train-model": ("training", TrainingSettings),
+}
+
+
+def cancel_with_flow(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Hook: cancel the job that a cancelled flow was following. Prefect runs it once the flow's process is gone."""
+    parameter, model = _SETTINGS[flow.name]
+    settings = model.model_validate(flow_run.parameters[parameter])
+    folder = DataRoot(Path(flow_run.parameters["root"])).launch(flow.name, settings.name)
+    if record := read_record(folder):
+        slurm.cancel(record.job_id)
+        settle(folder)
+        get_run_logger().info("cancelled Slurm job %d", record.job_id)

@@ -1,0 +1,94 @@
+"""train-model: train on a prepared dataset with Megatron-Bridge's recipes, and hold the run against what was asked."""
+
+from pathlib import Path
+from typing import Literal
+
+from prefect import flow
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from pydantic import BaseModel, ConfigDict
+
+from flows.gpu_job import cancel_with_flow, run_job, show_submission
+from flows.program import run_program
+from tasks.energon.task import check_files_task
+from tasks.errors import GateError
+from tasks.layout import DataRoot
+from tasks.megatron.checks import check_training
+from tasks.megatron.describe import describe_checks, describe_training
+from tasks.megatron.environment import with_cpu_share
+from tasks.megatron.launch import is_launched
+from tasks.megatron.logs import TrainingLog, read_training_log
+from tasks.megatron.places import newest_checkpoint, training_places
+from tasks.megatron.plot import curves
+from tasks.megatron.render import render_training
+from tasks.megatron.verify import check_resolved, differences, read_resolved
+from tasks.settings import CheckSettings, TrainingSettings
+from tasks.words import fails_in_words, run_task
+
+
+class TrainingResult(BaseModel):
+    """``command``: how the training is, or was, launched. Losses and steps come from its logs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    status: Literal["rendered", "trained", "unchanged"]
+    save_dir: Path
+    command: tuple[str, ...]
+    newest_checkpoint: int | None = None
+    last_step: int | None = None
+    last_loss: float | None = None
+
+
+@flow(name="train-model", flow_run_name="train {training.name}", on_cancellation=[cancel_with_flow])
+@fails_in_words
+def train_model(root: Path, training: TrainingSettings, launch: bool = False) -> TrainingResult:
+    """Render a training, and launch it when told to; afterwards compare what it resolved with what was asked.
+
+    Args:
+        root: Data root, an absolute path; checkpoints go into training/ of it.
+        training: What is trained, and where the GPU job runs.
+        launch: Launch the job and follow it to its end; otherwise it is only shown.
+    """
+    folder = DataRoot(root).launch("train-model", training.name)
+    training = with_cpu_share(training)
+    places = training_places(root, training)
+    index = run_task(check_files_task, places.dataset, CheckSettings())
+    check_training(root, training, index.train, index.val)
+    submission = render_training(root, training)
+    joining = launch and is_launched(submission, root, folder)
+    complete = training.resume and (newest_checkpoint(places.save_dir) or 0) >= training.max_steps
+    show_submission(submission, root, folder, launch)
+    if not launch:
+        return TrainingResult(status="rendered", save_dir=places.save_dir, command=submission.command)
+    if complete and not joining:
+        log = TrainingLog((), (), ())
+    else:
+        log = read_training_log(run_job(submission, root, folder, stale=places.resolved_config))
+        text = describe_training(log, training.global_batch_size, curves(log))
+        create_markdown_artifact(text, key="train-model-log", description="Losses, speed, checkpoints")
+    _verify(root, training)
+    last = log.iterations[-1] if log.iterations else None
+    return TrainingResult(
+        status="unchanged" if complete and not joining else "trained",
+        save_dir=places.save_dir,
+        command=submission.command,
+        newest_checkpoint=newest_checkpoint(places.save_dir),
+        last_step=last.step if last else None,
+        last_loss=last.loss if last else None,
+    )
+
+
+def _verify(root: Path, training: TrainingSettings) -> None:
+    """Show asked and resolved side by side. Raises GateError where they differ."""
+    places = training_places(root, training)
+    checks = check_resolved(root, training, read_resolved(places.resolved_config))
+    create_table_artifact(describe_checks(checks), key="train-model-resolved", description="Asked and resolved")
+    faults = differences(checks)
+    newest = newest_checkpoint(places.save_dir)
+    if newest != training.max_steps:
+        faults.append(f"the newest checkpoint in {places.save_dir} is {newest}, asked were {training.max_steps} steps")
+    if faults:
+        raise GateError(f"{places.resolved_config}: {'; '.join(faults)}")
+
+
+if __name__ == "__main__":
+    run_program(train_model)

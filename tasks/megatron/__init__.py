@@ -1,0 +1,1 @@
+"""Checkpoint import and training with Megatron-Bridge: render, launch, follow, verify."""

@@ -1,0 +1,51 @@
+"""What the programs that launch GPU jobs inherit: nothing of this flow's own surroundings that would change the job."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from uv import find_uv_bin
+
+from tasks.megatron.places import BRIDGE
+from tasks.settings import GpuJobSettings
+
+Job = TypeVar("Job", bound=GpuJobSettings)
+
+# A launcher that sees a virtual environment uses that one, and ours has none of its packages.
+_OURS = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "UV_PROJECT_ENVIRONMENT")
+_OF_THE_LAUNCH = ("PREFECT_",)
+# A nested sbatch reads these as options of the new job.
+_OF_THE_ALLOCATION = ("SLURM_", "SBATCH_", "SRUN_", "PMI_", "PMIX_")
+
+
+def launcher_environment(names: tuple[str, ...], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """For a launcher that submits by itself; ``names`` are passed whatever they are."""
+    kept = _without(environment, _OF_THE_LAUNCH + _OF_THE_ALLOCATION, keep=(*names, "SLURM_CONF"))
+    # The launchers call uv; a uv of the user's own comes first.
+    return kept | {"PATH": f"{environment.get('PATH', os.defpath)}{os.pathsep}{Path(find_uv_bin()).parent}"}
+
+
+def allocation_environment(names: tuple[str, ...], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """For srun inside an allocation: Slurm's own variables stay, Bridge's sources become importable."""
+    kept = _without(environment, _OF_THE_LAUNCH, keep=names)
+    return kept | {"PYTHONPATH": f"{BRIDGE}/src:{BRIDGE}/3rdparty/Megatron-LM"}
+
+
+def with_cpu_share(job: Job, environment: Mapping[str, str] = os.environ) -> Job:
+    """In an allocation, settings that give each task its share of the node's CPUs, unless they say so themselves.
+
+    srun would give each task one CPU: too few to decode images.
+    """
+    cpus = environment.get("SLURM_CPUS_ON_NODE", "")
+    if job.run_by != "allocation" or job.cpus_per_task or not cpus.isdigit():
+        return job
+    return job.model_copy(update={"cpus_per_task": max(1, int(cpus) // job.gpus_per_node)})
+
+
+def _without(environment: Mapping[str, str], prefixes: tuple[str, ...], keep: tuple[str, ...]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in keep or not (name in _OURS or name.startswith(prefixes))
+    }

@@ -1,0 +1,33 @@
+"""Whether a checkpoint has been imported already, from the receipt that its import left."""
+
+from pathlib import Path
+
+from tasks.errors import PipelineError
+from tasks.megatron.verify import check_imported
+from tasks.receipts import Receipt, read_receipt
+from tasks.settings import CheckpointSettings
+
+STAGE_VERSION = 1
+RECEIPT = "receipt.json"
+_WHAT_COUNTS = {"name", "hf_model", "hf_revision", "torch_dtype", "tp", "pp", "ep", "etp", "trust_remote_code"}
+
+
+def finished_import(root: Path, checkpoint: CheckpointSettings, folder: Path) -> Path | None:
+    """The checkpoint, if its import left a receipt of the same settings and the files are there."""
+    receipt = read_receipt(folder / RECEIPT)
+    if checkpoint.overwrite or receipt is None or not receipt.is_for(_work(checkpoint)):
+        return None
+    try:
+        return check_imported(root, checkpoint)
+    except PipelineError:
+        return None
+
+
+def leave_receipt(checkpoint: CheckpointSettings, folder: Path) -> None:
+    """Note that the import is complete."""
+    _work(checkpoint).write(folder / RECEIPT)
+
+
+def _work(checkpoint: CheckpointSettings) -> Receipt:
+    settings = checkpoint.model_dump(mode="json", include=_WHAT_COUNTS)
+    return Receipt(stage="import-checkpoint", stage_version=STAGE_VERSION, settings=settings)

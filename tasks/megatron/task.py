@@ -1,0 +1,50 @@
+"""GPU jobs as Prefect tasks: launch, follow, run in an allocation."""
+
+from pathlib import Path
+from typing import Any
+
+from prefect import get_run_logger, task
+
+from tasks.megatron.follow import follow, run_in_allocation, step_log
+from tasks.megatron.launch import dry_run, launch
+from tasks.megatron.render import Submission
+from tasks.megatron.slurm import Job
+from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.words import fails_in_words
+
+RETRIES: dict[str, Any] = {
+    "retries": len(RETRY_DELAYS),
+    "retry_delay_seconds": RETRY_DELAYS,
+    "retry_jitter_factor": RETRY_JITTER,
+    "retry_condition_fn": worth_retrying,
+}
+
+
+@task(name="dry-run", task_run_name="dry-run-{submission.kind}")
+@fails_in_words
+def dry_run_task(submission: Submission, folder: Path) -> str:
+    """What the launcher renders. Not retried: what it refuses, it refuses again."""
+    return dry_run(submission, folder)
+
+
+@task(name="launch-job", task_run_name="launch-{submission.kind}")
+@fails_in_words
+def launch_task(submission: Submission, root: Path, folder: Path, stale: Path | None = None) -> int:
+    """Launch a job, or join the one that an earlier run launched. Not retried: a launcher may have submitted."""
+    return launch(submission, root, folder, get_run_logger().info, stale)
+
+
+@task(name="follow-job", task_run_name="follow-{job_id}", **RETRIES)
+@fails_in_words
+def follow_task(job_id: int, poll_seconds: float) -> Job:
+    """Follow a job to its end. A retry is safe: it only looks."""
+    return follow(job_id, poll_seconds, get_run_logger().info)
+
+
+@task(name="run-in-allocation", task_run_name="run-{submission.kind}")
+@fails_in_words
+def run_in_allocation_task(submission: Submission, folder: Path) -> Path:
+    """Run the program on the GPUs that this flow's job holds; gives its log. Not retried: the GPUs are the job's."""
+    log = step_log(folder)
+    run_in_allocation(submission, log, submission.job.poll_seconds, get_run_logger().info)
+    return log

@@ -1,0 +1,61 @@
+"""How a model is spread over GPUs, and whether so many GPUs can carry it."""
+
+from dataclasses import dataclass
+
+from tasks.settings import CheckpointSettings, TrainingSettings
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Sizes of the parallel groups: tensor, pipeline, context, expert, expert tensor."""
+
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    etp: int
+
+    def __str__(self) -> str:
+        return f"TP{self.tp} PP{self.pp} CP{self.cp} EP{self.ep} ETP{self.etp}"
+
+
+RECIPES = {"qwen35_vl_35b_a3b_pretrain_mock_config": Topology(tp=4, pp=2, cp=1, ep=4, etp=1)}
+"""What recipes set themselves, read from Megatron-Bridge's recipes/qwen_vl/h100/qwen35_vl.py."""
+
+
+def import_topology(checkpoint: CheckpointSettings) -> Topology:
+    """The topology of an import."""
+    return Topology(checkpoint.tp, checkpoint.pp, 1, checkpoint.ep, checkpoint.etp)
+
+
+def training_topology(training: TrainingSettings) -> Topology | None:
+    """The topology that a training must have; None if the recipe is not one we know and the settings leave it open."""
+    asked = {name: getattr(training, name) for name in ("tp", "pp", "cp", "ep", "etp")}
+    known = RECIPES.get(training.recipe)
+    if known is None and None in asked.values():
+        return None
+    return Topology(**{name: size or getattr(known, name) for name, size in asked.items()})
+
+
+def faults_of_topology(topology: Topology, gpus: int) -> list[str]:
+    """Why ``gpus`` GPUs cannot carry the topology: the rules of Bridge's own launchers."""
+    faults = []
+    dense = topology.tp * topology.pp * topology.cp
+    if gpus % dense:
+        faults.append(f"{gpus} GPUs (nodes x gpus_per_node) are not divisible by TP x PP x CP = {dense}")
+    expert = topology.etp * topology.ep * topology.pp
+    if gpus % expert:
+        faults.append(f"{gpus} GPUs (nodes x gpus_per_node) are not divisible by ETP x EP x PP = {expert}")
+    return faults
+
+
+def faults_of_batches(training: TrainingSettings, topology: Topology, gpus: int) -> list[str]:
+    """Why the global batch cannot be made of micro batches on each data-parallel rank."""
+    ranks = gpus // (topology.tp * topology.pp * topology.cp)
+    one_pass = training.micro_batch_size * ranks
+    if ranks and training.global_batch_size % one_pass:
+        return [
+            f"global_batch_size {training.global_batch_size} is not divisible by micro_batch_size x data-parallel "
+            f"ranks = {training.micro_batch_size} x {ranks}"
+        ]
+    return []

@@ -1,0 +1,97 @@
+"""Texts that may stand on a launcher's command line: nothing in them means anything to a shell, to Hydra or to Pyxis.
+
+Bridge's launchers join their arguments into a batch script, Hydra has a grammar of its own for overrides, and Pyxis
+separates mounts by commas and colons. What these types let through is the same word to all of them, and no option.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+_PATH = r"/[A-Za-z0-9_./@+-]*"
+
+
+def plain_path(path: Path) -> Path:
+    """``path`` itself. Raises ValueError if it is not absolute, climbs (``..``), or holds a special character."""
+    if not re.fullmatch(_PATH, str(path)) or ".." in path.parts:
+        raise ValueError(
+            f"{str(path)!r} cannot stand on a launcher's command line: give an absolute path of letters, digits and "
+            "_ . / @ + -, without .. in it"
+        )
+    return path
+
+
+def _matches(pattern: str, wanted: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"{value!r} is not {wanted}")
+        return value
+
+    return check
+
+
+_WORD = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,199}"
+_HUB_NAME = r"(/|[A-Za-z0-9_])[A-Za-z0-9_./-]*"
+_REVISION = r"[0-9a-f]{40}"
+_IMAGE = r"(/|[A-Za-z0-9])[A-Za-z0-9_./:@#+-]*"
+_MOUNT = rf"{_PATH}(:{_PATH})?"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+_SRUN = r"--[A-Za-z0-9][A-Za-z0-9_.,:/@%+=-]*"
+_TIME = r"([0-9]+-)?[0-9]{1,3}(:[0-9]{2}){0,2}"
+_OVERRIDE = r"\+{0,2}[a-z_][A-Za-z0-9_.]*=[A-Za-z0-9_./@+-]*"
+
+
+def _shown(pattern: str) -> dict[str, object]:
+    """The pattern as the UI's form and the API check it."""
+    return {"pattern": f"^{pattern}$"}
+
+
+PlainPath = Annotated[Path, AfterValidator(plain_path)]
+Word = Annotated[
+    str,
+    AfterValidator(_matches(_WORD, "a plain word of letters, digits and _ . @ + -, first a letter, digit or _")),
+    Field(json_schema_extra=_shown(_WORD)),
+]
+HubName = Annotated[
+    str,
+    AfterValidator(_matches(_HUB_NAME, "the name of a model on the hub (owner/name), or an absolute path")),
+    Field(json_schema_extra=_shown(_HUB_NAME)),
+]
+Revision = Annotated[
+    str,
+    AfterValidator(_matches(_REVISION, "a commit of 40 hex digits; names of branches move")),
+    Field(json_schema_extra=_shown(_REVISION)),
+]
+Image = Annotated[
+    str,
+    AfterValidator(_matches(_IMAGE, "an image: the absolute path of a file, or a name in a registry")),
+    Field(json_schema_extra=_shown(_IMAGE)),
+]
+MountText = Annotated[
+    str,
+    AfterValidator(_matches(_MOUNT, "a mount: HOST or HOST:CONTAINER, absolute paths without special characters")),
+    Field(json_schema_extra=_shown(_MOUNT)),
+]
+VariableName = Annotated[
+    str,
+    AfterValidator(_matches(_VARIABLE, "the name of an environment variable; values are never given here")),
+    Field(json_schema_extra=_shown(_VARIABLE)),
+]
+SrunOption = Annotated[
+    str,
+    AfterValidator(_matches(_SRUN, "an option of srun, as --mpi=pmix")),
+    Field(json_schema_extra=_shown(_SRUN)),
+]
+TimeLimit = Annotated[
+    str,
+    AfterValidator(_matches(_TIME, "a time limit of Slurm, as 04:00:00 or 1-12:00:00")),
+    Field(json_schema_extra=_shown(_TIME)),
+]
+Override = Annotated[
+    str,
+    AfterValidator(_matches(_OVERRIDE, "an override KEY=VALUE with a plain value")),
+    Field(json_schema_extra=_shown(_OVERRIDE)),
+]

@@ -1,0 +1,135 @@
+"""The commands, word for word."""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tasks.megatron.describe import describe_submission, shell_command
+from tasks.megatron.environment import allocation_environment, launcher_environment, with_cpu_share
+from tasks.megatron.render import render_import, render_training
+from tests.tasks.megatron.jobs import checkpoint_settings, training_settings
+
+GOLDEN = Path(__file__).parent / "golden"
+PLACE = Path("/shared")
+
+
+def golden(name: str, text: str) -> None:
+    """Compare with a golden file; UPDATE_GOLDEN=1 writes it instead."""
+    path = GOLDEN / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+CASES = {
+    "import": (render_import, checkpoint_settings(PLACE)),
+    "import-allocation": (render_import, checkpoint_settings(PLACE, run_by="allocation", env=("HF_TOKEN",))),
+    "import-local-model": (
+        render_import,
+        checkpoint_settings(PLACE, hf_model="/shared/root/hf", hf_revision=None, overwrite=True, tp=1, ep=8),
+    ),
+    "training": (render_training, training_settings(PLACE)),
+    "training-allocation": (
+        render_training,
+        training_settings(PLACE, run_by="allocation", cpus_per_task=12, srun_args=("--mpi=pmix",)),
+    ),
+    "training-direct-lora": (
+        render_training,
+        training_settings(
+            PLACE,
+            processor_route="direct",
+            mode="lora",
+            recipe="qwen3_vl_8b_peft_config",
+            step_func="vlm_step",
+            hf_model="Qwen/Qwen3-VL-8B-Instruct",
+            nodes=2,
+            tp=2,
+            pp=1,
+            cp=1,
+            ep=1,
+            etp=1,
+            micro_batch_size=2,
+            eval_interval=100,
+            eval_iters=8,
+            time_limit="1-00:00:00",
+            mounts=("/scratch:/data", "/cache"),
+            dataset_dir="/scratch/energon",
+            env=("HF_TOKEN", "WANDB_API_KEY"),
+            srun_args=("--mpi=pmix", "--no-container-mount-home"),
+            overrides=("logger.log_interval=10",),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_commands_are_golden(name):
+    render, settings = CASES[name]
+    submission = render(PLACE / "root", settings)
+    golden(f"{name}.sh", shell_command(submission) + "\n")
+    assert shlex.split(
+        shell_command(submission).partition("\n")[2] if submission.dry_run else shell_command(submission)
+    ) == list(submission.command)
+
+
+@pytest.mark.parametrize("name", ["import", "training"])
+def test_dry_run_is_the_same_command_with_one_more_flag(name):
+    render, settings = CASES[name]
+    submission = render(PLACE / "root", settings)
+    flag = {"import": "--submission-dry-run", "training": "--dry-run"}[name]
+    assert [word for word in submission.dry_run if word != flag] == list(submission.command)
+    assert submission.dry_run.count(flag) == 1
+
+
+@pytest.mark.parametrize("name", ["import", "training", "training-direct-lora", "training-allocation"])
+def test_a_person_reads_what_will_happen(name):
+    render, settings = CASES[name]
+    golden(f"{name}.md", describe_submission(render(PLACE / "root", settings), PLACE / "root", launched=False))
+
+
+def test_a_shell_that_copies_the_command_gets_the_same_words(tmp_path):
+    submission = render_training(PLACE / "root", training_settings(PLACE))
+    script = shell_command(submission).partition("\n")[2].replace("./scripts/training/train.sh", "printf '%s\\n'", 1)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.splitlines() == list(submission.command[1:])
+
+
+def test_training_goes_on_from_its_newest_complete_checkpoint(place):
+    root, settings = place / "root", training_settings(place)
+    saved = root / "training" / settings.name / "checkpoints"
+    (saved / "iter_0000500").mkdir(parents=True)
+    (saved / "latest_checkpointed_iteration.txt").write_text("500\n")
+    assert "checkpoint.load=null" in render_training(root, settings).command  # empty: its writer was killed
+    (saved / "iter_0000500" / "common.pt").write_bytes(b"")
+    assert f"checkpoint.load={saved}" in render_training(root, settings).command
+    fresh = training_settings(place, resume=False)
+    assert "checkpoint.load=null" in render_training(root, fresh).command
+
+
+def test_launcher_gets_nothing_of_this_flows_own_surroundings():
+    surroundings = {
+        "PATH": "/usr/bin",
+        "HOME": "/home/me",
+        "HF_TOKEN": "secret",
+        "PREFECT_API_KEY": "secret",
+        "SLURM_JOB_ID": "7",
+        "SLURM_CONF": "/etc/slurm.conf",
+        "SBATCH_PARTITION": "cpu",
+        "VIRTUAL_ENV": "/venv",
+    }
+    launcher = launcher_environment((), surroundings)
+    assert set(launcher) == {"PATH", "HOME", "HF_TOKEN", "SLURM_CONF"}
+    assert launcher["PATH"].startswith("/usr/bin:")
+    step = allocation_environment((), surroundings)
+    assert step["SLURM_JOB_ID"] == "7" and "PREFECT_API_KEY" not in step
+    assert step["PYTHONPATH"] == "/opt/Megatron-Bridge/src:/opt/Megatron-Bridge/3rdparty/Megatron-LM"
+
+
+def test_tasks_of_an_allocation_share_the_cpus_of_the_node():
+    settings = training_settings(PLACE, run_by="allocation")
+    assert with_cpu_share(settings, {"SLURM_CPUS_ON_NODE": "96"}).cpus_per_task == 12
+    assert with_cpu_share(settings, {}).cpus_per_task is None
+    assert with_cpu_share(training_settings(PLACE), {"SLURM_CPUS_ON_NODE": "96"}).cpus_per_task is None
