@@ -82,13 +82,14 @@ def check_end(job: slurm.Job) -> None:
 
 
 def last_words(job: slurm.Job) -> str:
-    """The last lines of the log that was written to last."""
+    """The last lines of the job's own log and of its newest step's: either may say why it ended."""
     logs = logs_of(job.job_id, job.log)
-    return tail(logs[-1], TAIL_LINES) if logs else ""
+    words = {path.name: tail(path, TAIL_LINES) for path in (*logs[:1], *logs[-1:])}
+    return "\n".join(f"{name}:\n{text}" for name, text in words.items() if text)
 
 
 def last_line(job: slurm.Job) -> str:
-    """The last line of the log that was written to last."""
+    """The last line of the newest step's log, or of the job's own."""
     logs = logs_of(job.job_id, job.log)
     return tail(logs[-1], 1) if logs else ""
 

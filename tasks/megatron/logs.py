@@ -68,13 +68,13 @@ def read_training_log(paths: Iterable[Path]) -> TrainingLog:
 
 
 def logs_of(job_id: int, log: Path | None) -> list[Path]:
-    """The job's logs, oldest first: its own, and those of its steps, which NeMo-Run writes beside it."""
+    """The job's own log, then those of its steps, which NeMo-Run writes beside it, oldest first."""
     if log is None:
         return []
     number = re.compile(rf"(?<!\d){job_id}(?!\d)")
-    beside = [path for path in log.parent.glob("*.out") if number.search(path.name)]
-    found = {path for path in (log, *beside) if path.is_file()}
-    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    steps = [path for path in log.parent.glob("*.out") if number.search(path.name) and path != log]
+    steps.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
+    return [path for path in (log, *steps) if path.is_file()]
 
 
 def tail(path: Path, lines: int) -> str:

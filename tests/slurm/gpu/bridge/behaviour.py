@@ -1,0 +1,43 @@
+"""What a test wants the jobs of the stand-in to do: ``behaviour.json``, {moment: "fail" | "wait"} and "resolved"."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+_FILE = Path(__file__).with_name("behaviour.json")
+
+
+def act(moment: str) -> None:
+    """Fail or wait for ever, if this is the moment; once the test has changed its mind, go on."""
+    print(f"rank {os.environ['SLURM_PROCID']} of {os.environ['SLURM_NTASKS']}: {moment}", flush=True)
+    if _wanted(moment) == "fail":
+        print(f"RuntimeError: NCCL fell over at {moment}", flush=True)
+        sys.exit(3)
+    while _wanted(moment) == "wait":
+        time.sleep(0.2)
+
+
+def changes() -> dict[str, object]:
+    """Sections that the resolved configuration gets instead of those that were asked for."""
+    return _read().get("resolved", {})
+
+
+def save(folder: Path, iteration: int) -> None:
+    """A checkpoint as Megatron leaves it: the files, then the tracker."""
+    checkpoint = folder / f"iter_{iteration:07d}"
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    (checkpoint / "common.pt").write_bytes(os.urandom(16))
+    (folder / "latest_checkpointed_iteration.txt").write_text(str(iteration))
+
+
+def _wanted(moment: str) -> object:
+    return _read().get(moment)
+
+
+def _read() -> dict[str, object]:
+    try:
+        return json.loads(_FILE.read_text())
+    except FileNotFoundError:
+        return {}
