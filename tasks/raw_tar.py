@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from tasks.errors import ShardError
+from tasks.files import readable_text
 
 ArchiveEnd = Literal["complete", "missing", "trailing data"]
 
@@ -88,11 +89,6 @@ def read_tar(path: Path) -> TarContents:
     return TarContents(tuple(reader.groups), tuple(reader.troubles), end, tuple(reader.other_members))
 
 
-def readable_name(name: str) -> str:
-    """A member's name for people: bytes of it that are no UTF-8 are shown as escapes."""
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
 class _Reader:
     """Collects groups and troubles while the headers go by."""
 
@@ -152,7 +148,7 @@ class _Reader:
         self._trouble(message, last.name if last else None, last.offset if last else 0)
 
     def _trouble(self, message: str, member: str | None, offset: int) -> None:
-        what = readable_name(member) if member is not None else None
+        what = readable_text(member) if member is not None else None
         self.troubles.append(Trouble(message, what, offset, len(self.groups)))
 
     def _archive_end(self, file: BinaryIO, offset: int, last: tarfile.TarInfo | None) -> ArchiveEnd:

@@ -28,13 +28,13 @@ class ShardIndexes:
     """Indexes of the raw tars of one folder.
 
     ``own`` is where missing indexes are written; ``shared`` (the audit's folder, possibly read-only) is
-    looked into first.
+    looked into first. ``keep``: whether hashes of new or changed tars are noted in ``own``.
     """
 
-    def __init__(self, own: Path, shared: Path | None = None, verify: Verify = "changed") -> None:
+    def __init__(self, own: Path, shared: Path | None = None, verify: Verify = "changed", keep: bool = True) -> None:
         self.own = own
         self.shared = shared
-        self.fingerprints = Fingerprints(own / "fingerprints", verify)
+        self.fingerprints = Fingerprints(own / "fingerprints", verify, keep)
 
     def fingerprint(self, tar: Path) -> Fingerprint:
         """The tar's fingerprint; hashes the tar if it is new or changed. Raises OSError."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.convert.jpeg import JpegVerdict, check_jpeg
+from tasks.files import readable_text
 
 EXPECTED = ("jpg", "json", "txt")
 """The members of a raw sample."""
@@ -44,7 +45,7 @@ def judge_members(extensions: set[str]) -> Verdict | None:
         return Verdict(before_uid="_".join(["missing", *missing]), cause=f"the sample lacks {', '.join(missing)}")
     unexpected = sorted(extensions - set(EXPECTED))
     if unexpected:
-        names = [name.encode("utf-8", "backslashreplace").decode() for name in unexpected]
+        names = [readable_text(name) for name in unexpected]
         return Verdict(before_uid="_".join(["unexpected", *names]), cause=f"unexpected members: {', '.join(names)}")
     return None
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from tasks.convert.models import ScanJob, ScanSummary
 from tasks.convert.sample import EXPECTED, Verdict, judge, judge_members, split_hash
-from tasks.files import atomic_file
+from tasks.files import atomic_file, readable_text
 from tasks.raw_tar import Group, TarContents
 
 SCHEMA = pa.schema(
@@ -66,7 +66,7 @@ def _row(file: BinaryIO, group: Group) -> dict[str, Any]:
 def _readable(verdict: Verdict) -> dict[str, Any]:
     values = asdict(verdict)
     if verdict.cause is not None:
-        values["cause"] = verdict.cause.encode("utf-8", "backslashreplace").decode()
+        values["cause"] = readable_text(verdict.cause)
     return values
 
 
