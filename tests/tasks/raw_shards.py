@@ -81,6 +81,11 @@ def tar_bytes(members: Iterable[tuple[str, bytes]], format: int = tarfile.GNU_FO
     return data.getvalue()
 
 
+def without_end(raw: bytes) -> bytes:
+    """The tar without the zero blocks that end it."""
+    return raw[: -(-len(raw.rstrip(b"\0")) // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE]
+
+
 def write_shard(folder: Path, number: int, samples: Iterable[Members]) -> Path:
     """Write ``NNNNNNNN.tar`` with the members of all samples."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +94,7 @@ def write_shard(folder: Path, number: int, samples: Iterable[Members]) -> Path:
     return path
 
 
-def write_stats(folder: Path, number: int, successes: int, **changes: Any) -> Path:
+def write_stats(folder: Path, number: int, successes: int, /, **changes: Any) -> Path:
     """Write ``NNNNNNNN_stats.json`` as img2dataset does; ``...`` takes a field out."""
     stats = {
         "count": successes + 3,

@@ -9,7 +9,7 @@ import pytest
 
 from tasks.errors import ShardError
 from tasks.raw_tar import list_raw_tars, read_tar
-from tests.tasks.raw_shards import sample, tar_bytes
+from tests.tasks.raw_shards import sample, tar_bytes, without_end
 
 BLOCK = tarfile.BLOCKSIZE
 
@@ -36,11 +36,6 @@ def header(name, size=0, type=tarfile.REGTYPE, data=b""):
         block[148:156] = b" " * 8
         block[148:156] = b"%06o\0 " % sum(block)
     return bytes(block) + data.ljust(-(-len(data) // BLOCK) * BLOCK, b"\0")
-
-
-def without_end(raw):
-    """The tar without its closing zero blocks."""
-    return raw[: -(-len(raw.rstrip(b"\0")) // BLOCK) * BLOCK]
 
 
 def keys(contents):
