@@ -87,6 +87,8 @@ class Conversion:
         if the folder belongs to another plan.
         """
         done = self._first_scanned()
+        if not done:
+            self._refuse_missing_scan(self.tars[0])
         scans = self._read(done)
         decision = decide(scans, self.settings.maximum_samples, self.excluded)
         if not decision.reached and len(done) < len(self.tars):

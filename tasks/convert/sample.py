@@ -120,7 +120,7 @@ def conversation_json(record: dict[str, Any], caption: str, prompt: str, source:
     """The conversation member of a converted sample, UTF-8.
 
     ``source`` gives ``dataset`` and ``revision``; absent values of the record become null. Raises
-    UnusableSampleError if a text cannot be written as UTF-8.
+    UnusableSampleError if a text cannot be written as UTF-8, or the record is nested too deep.
     """
     value = {
         "conversation": [
@@ -143,6 +143,8 @@ def conversation_json(record: dict[str, Any], caption: str, prompt: str, source:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     except UnicodeEncodeError:
         raise UnusableSampleError("a text of the JSON cannot be written as UTF-8") from None
+    except RecursionError:
+        raise UnusableSampleError("the JSON is nested too deep") from None
 
 
 def split_hash(uid: str) -> int:

@@ -1,6 +1,5 @@
 """Raw shards for tests: samples as the downloader writes them, and tars with any fault one asks for."""
 
-import functools
 import io
 import json
 import random
@@ -14,7 +13,6 @@ from PIL import Image
 Members = list[tuple[str, bytes]]
 
 
-@functools.cache
 def picture(seed: int = 0, size: tuple[int, int] = (24, 18), mode: str = "RGB", **save: Any) -> bytes:
     """A small JPEG (or another ``format``) of coarse noise."""
     rng = random.Random(seed)
@@ -30,9 +28,9 @@ def uid_of(number: int) -> str:
     return f"{number:032x}"
 
 
-def record_of(key: str, uid: str, caption: str, **changes: Any) -> dict[str, Any]:
+def record_of(key: str, uid: str, caption: str, /, **changes: Any) -> dict[str, Any]:
     """The JSON of a sample, with fields changed; ``...`` takes a field out."""
-    record = {
+    record: dict[str, Any] = {
         "uid": uid,
         "face_bboxes": [],
         "caption": caption,
@@ -55,6 +53,7 @@ def sample(
     key: str,
     number: int = 0,
     caption: str = "a caption",
+    /,
     *,
     jpg: bytes | None = None,
     raw_json: bytes | None = None,
@@ -62,7 +61,7 @@ def sample(
     **changes: Any,
 ) -> Members:
     """The members of a sample; ``changes`` are for its JSON."""
-    record = record_of(key, changes.pop("uid", uid_of(number)), caption, **changes)
+    record = record_of(key, uid_of(number), caption, **changes)
     return [
         (f"{key}.jpg", picture(number % 5) if jpg is None else jpg),
         (f"{key}.json", json.dumps(record).encode() if raw_json is None else raw_json),
