@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from tasks.errors import ShardError
+from tasks.files import readable_text
 
 ArchiveEnd = Literal["complete", "missing", "trailing data"]
+
+_UNREADABLE = (tarfile.TarError, ValueError, ArithmeticError, RecursionError, MemoryError)
+"""What tarfile raises at hostile headers: sizes that no file can have, extended headers without end."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +57,18 @@ class TarContents:
 def list_raw_tars(folder: Path) -> list[Path]:
     """The raw tars of ``folder`` in lexical order of their names.
 
-    Raises ShardError if there are none, or if names differ in length: lexical order would then not be
-    the numeric one, and a selection of the first samples would take the wrong shards.
+    Raises ShardError if there are none, if one is no file (a folder, a broken link), or if names differ in
+    length: lexical order would then not be the numeric one, and a selection of the first samples would take
+    the wrong shards.
     """
     if not folder.is_dir():
         raise ShardError(f"{folder} is not a folder; name the folder that holds the raw shards (*.tar)")
     tars = sorted((p for p in folder.glob("*.tar") if not p.name.startswith(".")), key=lambda p: p.name)
     if not tars:
         raise ShardError(f"{folder} holds no *.tar; name the folder that holds the raw shards")
+    no_file = next((p for p in tars if not p.is_file()), None)
+    if no_file:
+        raise ShardError(f"{no_file} is not a file; remove it, or restore what it stands for")
     odd = next((p.name for p in tars if len(p.name) != len(tars[0].name)), None)
     if odd:
         raise ShardError(
@@ -101,10 +109,10 @@ class _Reader:
             with tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
                 for last in tar:
                     self._take(last)
-                    _refuse_cut_member(last, size)
+                    _refuse_cut_member(last, tar.offset, size)
                     tar.members = []  # type: ignore[attr-defined]  # tarfile would keep every header in memory
                 offset = tar.offset
-        except tarfile.TarError as error:
+        except _UNREADABLE as error:
             self._damage(f"cannot be read as a tar: {error}", last)
             return "missing"
         return self._archive_end(file, offset, last)
@@ -140,7 +148,8 @@ class _Reader:
         self._trouble(message, last.name if last else None, last.offset if last else 0)
 
     def _trouble(self, message: str, member: str | None, offset: int) -> None:
-        self.troubles.append(Trouble(message, member, offset, len(self.groups)))
+        what = readable_text(member) if member is not None else None
+        self.troubles.append(Trouble(message, what, offset, len(self.groups)))
 
     def _archive_end(self, file: BinaryIO, offset: int, last: tarfile.TarInfo | None) -> ArchiveEnd:
         """tarfile ends quietly at a damaged header; here it must be the zero blocks, or the file's end."""
@@ -155,8 +164,9 @@ class _Reader:
         return "complete" if _only_zeros(file, blocks) else "trailing data"
 
 
-def _refuse_cut_member(info: tarfile.TarInfo, size: int) -> None:
-    if info.isreg() and not info.issparse() and not 0 <= info.size <= size - info.offset_data:
+def _refuse_cut_member(info: tarfile.TarInfo, next_header: int, size: int) -> None:
+    """Refuse a member that ends outside the file or before its own header (a negative size): a reader would loop."""
+    if not info.offset_data <= next_header <= size or info.size < 0:
         raise tarfile.ReadError("unexpected end of data")
 
 

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 
 from tasks.convert.models import ScanJob, ScanSummary
 from tasks.convert.sample import EXPECTED, Verdict, judge, judge_members, split_hash
-from tasks.files import atomic_file
+from tasks.errors import TransientError
+from tasks.files import atomic_file, readable_text
 from tasks.raw_tar import Group, TarContents
 
 SCHEMA = pa.schema(
@@ -34,17 +35,22 @@ SCHEMA = pa.schema(
 def scan_shard(job: ScanJob) -> ScanSummary:
     """Scan a shard, write its table and its receipt. Work that a valid receipt tells of is not done again.
 
-    A tar that cannot be read to its end is scanned up to there; the summary tells of it. Raises OSError.
+    A tar that cannot be read to its end is scanned up to there; the summary tells of it. Raises OSError,
+    and TransientError if the tar changed meanwhile.
     """
     done = job.finished()
     if done is not None:
         return done
+    work = job.receipt()
     contents = job.indexes().contents(job.tar)
     with job.tar.open("rb") as file:
         rows = [_row(file, group) for group in contents.groups]
     _write_table(job.table_path, rows)
     summary = _summary(job, contents, rows)
-    job.receipt(summary).write(job.receipt_path)
+    receipt = job.receipt(summary)
+    if not receipt.is_for(work):
+        raise TransientError(f"{job.tar.name} changed while it was scanned; is its download still running?")
+    receipt.write(job.receipt_path)
     return summary
 
 
@@ -66,7 +72,7 @@ def _row(file: BinaryIO, group: Group) -> dict[str, Any]:
 def _readable(verdict: Verdict) -> dict[str, Any]:
     values = asdict(verdict)
     if verdict.cause is not None:
-        values["cause"] = verdict.cause.encode("utf-8", "backslashreplace").decode()
+        values["cause"] = readable_text(verdict.cause)
     return values
 
 
