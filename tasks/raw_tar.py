@@ -2,12 +2,16 @@
 
 import os
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from tasks.errors import ShardError
 from tasks.files import readable_text
+
+_LARGEST_GAP = 64 * 1024
+"""Bytes between the members of a sample that are read in vain rather than with calls of their own."""
 
 ArchiveEnd = Literal["complete", "missing", "trailing data"]
 
@@ -87,6 +91,16 @@ def read_tar(path: Path) -> TarContents:
     with path.open("rb") as file:
         end = reader.read(file)
     return TarContents(tuple(reader.groups), tuple(reader.troubles), end, tuple(reader.other_members))
+
+
+def read_ranges(file: BinaryIO, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    """The bytes at each (offset, size) of an open tar; ranges of one sample lie close together and are read at once."""
+    start = min(offset for offset, _ in ranges)
+    span = max(offset + size for offset, size in ranges) - start
+    if span - sum(size for _, size in ranges) > _LARGEST_GAP:
+        return [os.pread(file.fileno(), size, offset) for offset, size in ranges]
+    data = os.pread(file.fileno(), span, start)
+    return [data[offset - start : offset - start + size] for offset, size in ranges]
 
 
 class _Reader:
