@@ -1,7 +1,6 @@
 """GPU jobs as Prefect tasks: launch, follow, run in an allocation."""
 
 from pathlib import Path
-from typing import Any
 
 from prefect import get_run_logger, task
 
@@ -9,15 +8,8 @@ from tasks.megatron.follow import follow, run_in_allocation, step_log
 from tasks.megatron.launch import dry_run, launch
 from tasks.megatron.render import Submission
 from tasks.megatron.slurm import Job
-from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.retries import RETRIES
 from tasks.words import fails_in_words
-
-RETRIES: dict[str, Any] = {
-    "retries": len(RETRY_DELAYS),
-    "retry_delay_seconds": RETRY_DELAYS,
-    "retry_jitter_factor": RETRY_JITTER,
-    "retry_condition_fn": worth_retrying,
-}
 
 
 @task(name="dry-run", task_run_name="dry-run-{submission.kind}")
