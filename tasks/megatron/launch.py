@@ -6,7 +6,6 @@ named the job, and becomes ``last-job.json`` when its end has been dealt with.
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import time
@@ -19,14 +18,12 @@ from tasks.errors import PipelineError, SettingsError
 from tasks.files import digest, write_json
 from tasks.megatron import slurm
 from tasks.megatron.environment import launcher_environment
+from tasks.megatron.job_id import Notes, notes_now, said
 from tasks.megatron.logs import tail
 from tasks.megatron.render import Submission
 
 RECORD, LAST_RECORD, LAUNCHER_LOG = "job.json", "last-job.json", "launcher.log"
 
-# NeMo-Run, which Bridge's launchers use, ends with a summary that has this line; sbatch by itself says the other.
-_JOB_ID = re.compile(r"(?:^\s*-?\s*Job id:|Submitted batch job)\s+(\d+)\b", re.MULTILINE | re.IGNORECASE)
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _GRACE_SECONDS = 5
 
 
@@ -72,7 +69,7 @@ def dry_run(submission: Submission, folder: Path) -> str:
         raise
     if status:
         raise PipelineError(f"{submission.dry_run[0]} refuses its dry run (exit {status}): {tail(log, 5)}; see {log}")
-    return _text(log)
+    return log.read_text(encoding="utf-8", errors="replace")
 
 
 def launch(
@@ -99,10 +96,11 @@ def launch(
     log = folder / LAUNCHER_LOG
     if stale:
         stale.unlink(missing_ok=True)
+    notes = notes_now()
     process = _start(submission, submission.command, log)
     say(f"{submission.command[0]} runs; its output: {log}")
     try:
-        job_id = _wait_for_job_id(process, log)
+        job_id = _wait_for_job_id(process, log, notes)
     except BaseException:
         _end(process)
         raise
@@ -117,17 +115,21 @@ def settle(folder: Path) -> None:
         (folder / RECORD).replace(folder / LAST_RECORD)
 
 
-def _wait_for_job_id(process: subprocess.Popen[bytes], log: Path) -> int:
+def _wait_for_job_id(process: subprocess.Popen[bytes], log: Path, notes: Notes) -> int:
     while True:
         ended = process.poll() is not None
-        if found := _JOB_ID.search(_text(log)):
-            return int(found[1])
+        if job_id := said(log):
+            return job_id
         if ended:
-            raise PipelineError(
-                f"the launcher ended with exit status {process.returncode} and named no Slurm job: {tail(log, 5)}; "
-                f"see {log}"
-            )
+            break
         time.sleep(0.2)
+    noted = notes.new_jobs()
+    if len(noted) == 1:
+        return noted[0]
+    jobs = f"one of {noted}" if noted else "no Slurm job; squeue --me tells whether there is one"
+    raise PipelineError(
+        f"the launcher ended with exit status {process.returncode} and named {jobs}: {tail(log, 5)}; see {log}"
+    )
 
 
 def _start(submission: Submission, command: tuple[str, ...], log: Path) -> subprocess.Popen[bytes]:
@@ -152,7 +154,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE_SECONDS)
             return
-
-
-def _text(log: Path) -> str:
-    return _ESCAPES.sub("", log.read_text(encoding="utf-8", errors="replace"))

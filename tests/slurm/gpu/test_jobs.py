@@ -63,12 +63,23 @@ def test_what_the_launcher_refuses_is_told_in_its_words(place):
     submission = render_import(place / "root", checkpoint_settings(place, name="new", tp=3))
     with pytest.raises(PipelineError, match=r"refuses its dry run .*divisible by TP\*PP"):
         dry_run(submission, place / "launch")
-    with pytest.raises(PipelineError, match=r"named no Slurm job: .*divisible by TP\*PP"):
+    with pytest.raises(PipelineError, match=r"named no Slurm job.*divisible by TP\*PP"):
         launch(submission, place / "root", place / "launch", print)
     bad = render_training(place / "root", training_settings(place, partition="nowhere"))
     with pytest.raises(PipelineError, match="invalid partition"):
         launch(bad, place / "root", place / "launch", print)
     assert read_record(place / "launch") is None
+
+
+def test_job_is_found_where_nemo_run_fails_for_want_of_accounting(place, monkeypatch):
+    home = place / "nemo-run"
+    home.mkdir()
+    (home / ".slurm_jobs").write_text("1 = log*,/elsewhere,LocalTunnel,{}\n")
+    monkeypatch.setenv("NEMORUN_HOME", str(home))
+    root, settings = place / "root", checkpoint_settings(place, name="new")
+    job_id = launch(render_import(root, settings), root, DataRoot(root).launch("import-checkpoint", "new"), print)
+    assert follow(job_id, POLL, print).state == "COMPLETED"
+    check_imported(root, settings)
 
 
 def test_variables_reach_the_job_by_name_only(place, monkeypatch):
