@@ -98,7 +98,8 @@ def prepare_datacomp(
 
 
 def _refuse_taken_name(data: DataRoot, dataset_name: str) -> None:
-    taken = {"raw", "reports", "models", "training", "datacomp-upstream", "downloader-env", data.downloader_env.name}
+    taken = {"raw", "reports", "models", "training", "launches", "datacomp-upstream", "downloader-env"}
+    taken.add(data.downloader_env.name)
     if dataset_name in taken:
         raise SettingsError(
             f"dataset_name {dataset_name!r} is the name of another folder of a data root; choose another"

@@ -6,8 +6,10 @@ import subprocess
 
 import pytest
 
+from flows.checkpoint import import_checkpoint
 from flows.prepare import prepare_datacomp
 from flows.program import read_parameters
+from flows.training import train_model
 from tests import documents
 from tests.conftest import ROOT
 
@@ -24,6 +26,12 @@ def test_commands_for_the_real_slice_are_understood(command):
     assert parameters["dataset_slice"] == "datacomp-1b-tutorial"
 
 
+@pytest.mark.parametrize("command", [c for c in documents.commands() if "--root /data/datacomp-1b" in c])
+def test_commands_for_gpu_jobs_are_understood(command):
+    flow = {"flows.checkpoint": import_checkpoint, "flows.training": train_model}[shlex.split(command)[2]]
+    assert str(read_parameters(flow, shlex.split(command)[3:])["root"]) == "/data/datacomp-1b"
+
+
 def test_every_command_of_the_documents_is_run_by_some_test():
     known = ("make ", ".venv/bin/prefect ", "export PREFECT_API_URL=")
     left = [
@@ -32,6 +40,7 @@ def test_every_command_of_the_documents_is_run_by_some_test():
         if not command.startswith(known)
         and "quickstart-data" not in command
         and "flows.prepare --root /path" not in command
+        and "--root /data/datacomp-1b" not in command
     ]
     assert left == []
 
