@@ -123,7 +123,7 @@ def test_allocation_runs_the_program_itself_and_goes_on_after_a_failure(ready, s
     assert "at iteration 2" in log and " iteration        3/" in log and " iteration        1/" not in log
 
 
-def test_cancelled_flow_cancels_its_job(ready, ui):
+def test_cancelled_flow_cancels_its_job_and_a_failed_stage_ends_the_pipeline(ready, ui):
     behave(ready, **{"step-1": "wait"})
     settings = training_settings(ready, **SHORT).model_dump(mode="json", exclude_unset=True)
     folder = DataRoot(ready / "root").launch("train-model", "qwen3.6-35b-a3b")
@@ -139,3 +139,16 @@ def test_cancelled_flow_cancels_its_job(ready, ui):
     assert cancelled.returncode == 0, cancelled.stdout + cancelled.stderr
     until(lambda: slurm_tools.look(record.job_id).state == "CANCELLED", 90)
     assert LaunchRecord.model_validate_json((folder / LAST_RECORD).read_bytes()) == record
+
+    own = checkpoint_settings(ready, name="new").model_dump(mode="json", exclude_unset=True)
+    failed = prefect(
+        ui, "deployment", "run", "prepare-and-train/local", "-p", f"root={ready / 'root'}", "--watch",
+        "-p", f"training={json.dumps(settings)}", "-p", f"checkpoint={json.dumps(own)}", "-p", "launch=true",
+        "-p", "dataset_slice=no-such-slice",
+    )  # fmt: skip
+    assert failed.returncode != 0
+    runs = json.loads(prefect(ui, "flow-run", "ls", "--output", "json").stdout)
+    newest = {run["name"]: run for run in reversed(runs)}
+    (pipeline,) = (run for name, run in newest.items() if name.startswith("prepare and train"))
+    assert "no-such-slice" in json.dumps(pipeline) and "No stage after it was started" in json.dumps(pipeline)
+    assert not any(name.startswith("import ") for name in newest)
