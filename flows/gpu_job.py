@@ -6,6 +6,7 @@ from typing import Any
 from prefect import Flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.logging.loggers import flow_run_logger
 
 from tasks.layout import DataRoot
 from tasks.megatron import slurm
@@ -72,4 +73,4 @@ def cancel_with_flow(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any])
     if record := read_record(folder):
         slurm.cancel(record.job_id)
         settle(folder)
-        get_run_logger().info("cancelled Slurm job %d", record.job_id)
+        flow_run_logger(flow_run).info("cancelled Slurm job %d", record.job_id)

@@ -13,6 +13,10 @@ from tasks.megatron.verify import Check
 from tasks.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
 
 _LAUNCHER_HOURS = "04:00:00"
+_REQUEUE = (
+    "If Slurm requeues the job, it starts over: its command is fixed. Launched again after its end, the training goes "
+    "on from its newest checkpoint."
+)
 
 
 def shell_command(submission: Submission, dry_run: bool = False) -> str:
@@ -132,6 +136,7 @@ def _training_notes(submission: Submission, training: TrainingSettings, root: Pa
         f"{training.max_steps} steps x {training.global_batch_size} = "
         f"{training.max_steps * training.global_batch_size} samples, from {start} on. "
         "Going on at the right sample needs a Bridge that keeps the data loader's state (its pull request 5637).",
+        *([_REQUEUE] if training.run_by == "launcher" else []),
         f"Topology: {topology}." if topology else "Topology: the recipe's; it is checked after training.",
     ]
 

@@ -68,7 +68,10 @@ def dry_run(submission: Submission, folder: Path) -> str:
         _end(process)
         raise
     if status:
-        raise PipelineError(f"{submission.dry_run[0]} refuses its dry run (exit {status}): {tail(log, 5)}; see {log}")
+        raise PipelineError(
+            f"{submission.dry_run[0]} refuses its dry run (exit {status}): {tail(log, 5)}; see {log}. With "
+            "submission_dry_run=false the command is shown without it"
+        )
     return log.read_text(encoding="utf-8", errors="replace")
 
 
