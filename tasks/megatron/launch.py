@@ -28,12 +28,13 @@ _GRACE_SECONDS = 5
 
 
 class LaunchRecord(BaseModel):
-    """A job that was launched. ``identity``: digest of the settings it was launched with."""
+    """A job that was launched. ``identity``: digest of its settings; ``launcher``: process id of its launcher."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     job_id: int
     identity: str
+    launcher: int
 
 
 def identity_of(submission: Submission, root: Path) -> str:
@@ -107,15 +108,32 @@ def launch(
     except BaseException:
         _end(process)
         raise
-    # A launcher that stays to show the job's log is left alone: it ends with the job.
-    write_json(folder / RECORD, LaunchRecord(job_id=job_id, identity=identity).model_dump())
+    # A launcher that stays to show the job's log is left alone: ended now, it might take the job along.
+    write_json(folder / RECORD, LaunchRecord(job_id=job_id, identity=identity, launcher=process.pid).model_dump())
     return job_id
 
 
 def settle(folder: Path) -> None:
     """The end of the job has been dealt with: the next launch is a new one."""
-    with contextlib.suppress(FileNotFoundError):
+    if record := read_record(folder):
+        _end_child(record.launcher)
         (folder / RECORD).replace(folder / LAST_RECORD)
+
+
+def _end_child(pid: int) -> None:
+    """End the launcher, if this process started it: without accounting, NeMo-Run waits for ever for an ended job."""
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, number)
+        deadline = time.monotonic() + _GRACE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    return
+            except ChildProcessError:  # another run's, or gone
+                return
+            time.sleep(0.1)
 
 
 def _wait_for_job_id(process: subprocess.Popen[bytes], log: Path, notes: Notes) -> int:

@@ -82,6 +82,18 @@ def test_job_is_found_where_nemo_run_fails_for_want_of_accounting(place, monkeyp
     check_imported(root, settings)
 
 
+def test_launcher_that_waits_for_ever_ends_with_its_job(place):
+    behave(place, launcher="wait")
+    root, settings = place / "root", checkpoint_settings(place, name="new")
+    folder = DataRoot(root).launch("import-checkpoint", "new")
+    job_id = launch(render_import(root, settings), root, folder, print)
+    assert follow(job_id, POLL, print).state == "COMPLETED"
+    launcher = read_record(folder).launcher
+    assert Path(f"/proc/{launcher}").exists()
+    settle(folder)
+    assert not Path(f"/proc/{launcher}").exists() and read_record(folder) is None
+
+
 def test_variables_reach_the_job_by_name_only(place, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_very_secret")
     root, settings = place / "root", checkpoint_settings(place, name="new", env=("HF_TOKEN",))

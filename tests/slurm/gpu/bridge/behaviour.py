@@ -12,10 +12,10 @@ _FILE = Path(__file__).with_name("behaviour.json")
 def act(moment: str) -> None:
     """Fail or wait for ever, if this is the moment; once the test has changed its mind, go on."""
     print(f"rank {os.environ['SLURM_PROCID']} of {os.environ['SLURM_NTASKS']}: {moment}", flush=True)
-    if _wanted(moment) == "fail":
+    if wanted(moment) == "fail":
         print(f"RuntimeError: NCCL fell over at {moment}", flush=True)
         sys.exit(3)
-    while _wanted(moment) == "wait":
+    while wanted(moment) == "wait":
         time.sleep(0.2)
 
 
@@ -32,7 +32,8 @@ def save(folder: Path, iteration: int) -> None:
     (folder / "latest_checkpointed_iteration.txt").write_text(str(iteration))
 
 
-def _wanted(moment: str) -> object:
+def wanted(moment: str) -> object:
+    """What shall happen at that moment."""
     return _read().get(moment)
 
 
