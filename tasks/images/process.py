@@ -80,16 +80,15 @@ def marked_processes(name: str, value: str) -> list[int]:
     return found
 
 
-def last_lines(log: Path, start: int, count: int = 15) -> str:
-    """The last ``count`` lines that were written to ``log`` after byte ``start``."""
+def log_since(log: Path, start: int) -> str:
+    """What was written to ``log`` after byte ``start``, its last 200,000 bytes at most."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(start, size - 20_000))
-            text = file.read().decode("utf-8", "replace")
+            file.seek(max(start, size - 200_000))
+            return file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
-    return "\n".join([line for line in text.splitlines() if line.strip()][-count:])
 
 
 def _wait(process: subprocess.Popen[bytes], enough: Callable[[], bool], poll_seconds: float) -> int | None:

@@ -13,13 +13,21 @@ import pytest
 from tasks.images.download import DownloadSummary, download_shards
 from tasks.images.environment import DownloaderEnvironment, build_environment
 from tasks.images.identity import DownloadInput
+from tasks.images.supervise import Observer
 from tasks.layout import DataRoot
-from tasks.settings import DownloadSettings
+from tasks.settings import DownloadSettings, TroubleSettings
 from tests.tasks.images.web import Web, serve
 
 BOX = [0.25, 0.25, 0.75, 0.75]
 SETTINGS = DownloadSettings(
-    processes_count=1, thread_count=4, number_sample_per_shard=15, retries=0, timeout=5, image_size=64
+    processes_count=1,
+    thread_count=4,
+    number_sample_per_shard=15,
+    retries=0,
+    timeout=5,
+    image_size=64,
+    stall_restarts=0,
+    trouble=TroubleSettings(free_gb_warn=0, free_gb_stop=0),
 )
 
 
@@ -31,8 +39,14 @@ class Slice:
     source: DownloadInput
     rows: list[dict[str, object]]
 
-    def download(self, environment: DownloaderEnvironment, settings: DownloadSettings = SETTINGS) -> DownloadSummary:
-        return download_shards(self.root, self.source, settings, lambda: environment)
+    def download(
+        self,
+        environment: DownloaderEnvironment,
+        settings: DownloadSettings = SETTINGS,
+        observer: Observer = Observer(),
+        retry_failed: bool = False,
+    ) -> DownloadSummary:
+        return download_shards(self.root, self.source, settings, lambda: environment, observer, retry_failed)
 
 
 @pytest.fixture(scope="session")
