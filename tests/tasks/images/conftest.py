@@ -11,11 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.images.download import DownloadSummary, download_shards
-from tasks.images.environment import DownloaderEnvironment, build_environment
+from tasks.images.environment import OFFICIAL_LOCK, OFFICIAL_PYTHON, DownloaderEnvironment, build_environment
 from tasks.images.identity import DownloadInput
+from tasks.images.interpreters import find_python
 from tasks.images.supervise import Observer
 from tasks.layout import DataRoot
 from tasks.settings import DownloadSettings, TroubleSettings
+from tests.tasks.images.upstream import Upstream, make_upstream
 from tests.tasks.images.web import Web, serve
 
 BOX = [0.25, 0.25, 0.75, 0.75]
@@ -25,6 +27,15 @@ SETTINGS = DownloadSettings(
     number_sample_per_shard=15,
     retries=0,
     timeout=5,
+    image_size=64,
+    stall_restarts=0,
+    trouble=TroubleSettings(free_gb_warn=0, free_gb_stop=0),
+)
+OFFICIAL = DownloadSettings(
+    downloader="official",
+    processes_count=1,
+    thread_count=4,
+    retries=0,
     image_size=64,
     stall_restarts=0,
     trouble=TroubleSettings(free_gb_warn=0, free_gb_stop=0),
@@ -52,9 +63,24 @@ class Slice:
 @pytest.fixture(scope="session")
 def downloader(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> DownloaderEnvironment:
     """One environment for all test processes; build_environment itself lets only one of them build."""
+    return build_environment(shared_folder(tmp_path_factory, worker_id) / "downloader-env")
+
+
+@pytest.fixture(scope="session")
+def official(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> DownloaderEnvironment:
+    """The official environment, for all test processes too."""
+    folder = shared_folder(tmp_path_factory, worker_id) / "downloader-env-official"
+    return build_environment(folder, OFFICIAL_LOCK, lambda: find_python(None, OFFICIAL_PYTHON))
+
+
+@pytest.fixture(scope="session")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
+    return make_upstream(tmp_path_factory.mktemp("upstream"))
+
+
+def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     base = tmp_path_factory.getbasetemp()
-    shared = base if worker_id == "master" else base.parent
-    return build_environment(shared / "downloader-env")
+    return base if worker_id == "master" else base.parent
 
 
 @pytest.fixture(scope="session")
