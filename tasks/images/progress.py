@@ -13,7 +13,8 @@ class Progress:
     """The shards that are done so far. ``look`` reads what came since the last look.
 
     ``finished`` are the stats of the shards that were finished since the start, the latest last; ``sizes`` the
-    bytes of each shard's tar, unfinished ones included; ``temporary`` the bytes of img2dataset's work list.
+    bytes of each shard's tar, unfinished ones included; ``temporary`` the bytes of img2dataset's work list;
+    ``workers`` how many processes have a shard open.
     """
 
     folder: Path
@@ -23,6 +24,7 @@ class Progress:
     sizes: dict[str, int] = field(default_factory=dict)
     temporary: int = 0
     restarts: int = 0
+    workers: int = 0
     started: float = field(default_factory=time.monotonic)
     complete_since: float | None = None
 

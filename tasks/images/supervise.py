@@ -10,7 +10,7 @@ from pathlib import Path
 from tasks.errors import DownloadError
 from tasks.images.command import MARK, DownloadJob, command_environ, downloader_command, mark
 from tasks.images.completion import ExpectedShard, ShardState, first, remove_invalid_stats, shard_states
-from tasks.images.process import end_leftovers, log_since, run_once
+from tasks.images.process import end_leftovers, log_since, processes_at_work, run_once
 from tasks.images.progress import Progress
 from tasks.images.trouble import Trouble, check_failures, check_space, refuse_full_disk
 from tasks.images.watchdog import StalledError, Watchdog
@@ -98,6 +98,8 @@ class _Watch:
     def look(self) -> None:
         """Look at what came, and tell the observer. Raises DownloadError to stop the download."""
         new = self.progress.look()
+        root = self.job.root
+        self.progress.workers = len(processes_at_work(MARK, mark(root.shards), self.job.shards))
         self.judge(check_space(self.job.shards, self.job.settings))
         for trouble in check_failures(self.progress.finished, self.job.settings) if new else []:
             self.judge(trouble)

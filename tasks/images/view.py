@@ -24,8 +24,8 @@ def progress_line(progress: Progress) -> str:
     totals = progress.totals
     return (
         f"{len(progress.done)} of {len(progress.expected)} shards done: {in_words(totals)}; "
-        f"{progress.rate:,.0f} attempts/s, {progress.bytes / 1e9:,.2f} GB, {progress.restarts} restarts, "
-        f"{_time_left(progress)} left"
+        f"{progress.rate:,.0f} attempts/s, {progress.bytes / 1e9:,.2f} GB, {progress.workers} workers, "
+        f"{progress.restarts} restarts, {_time_left(progress)} left"
     )
 
 

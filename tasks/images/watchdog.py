@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from tasks.images.progress import Progress
 
+IDLE_SECONDS = 60.0
+"""Less patience when no process has a shard open any more: the pool waits for a worker that was killed."""
+
 
 class StalledError(Exception):
     """Nothing came for too long: the downloader is to be ended and started again."""
@@ -12,16 +15,24 @@ class StalledError(Exception):
 
 @dataclass
 class Watchdog:
-    """Barks when the progress has not changed for ``stall_timeout`` seconds: no new shard, no new byte."""
+    """Barks when there is no new shard and no new byte for ``stall_timeout`` seconds; earlier if nobody is at work."""
 
     stall_timeout: float
     seen: tuple[int, int, int] | None = None
     since: float = field(default_factory=time.monotonic)
+    worked: bool = False
 
     def check(self, progress: Progress) -> None:
         """Raise StalledError if nothing came for too long."""
         now = time.monotonic()
-        if progress.signature != self.seen:
+        self.worked = self.worked or progress.workers > 0
+        if progress.signature != self.seen or progress.complete_since is not None:
             self.seen, self.since = progress.signature, now
-        elif now - self.since >= self.stall_timeout and progress.complete_since is None:
-            raise StalledError(f"no new shard and no new byte for {now - self.since:.0f} s")
+        elif now - self.since >= self._patience(progress):
+            raise StalledError(
+                f"no new shard and no new byte for {now - self.since:.0f} s, {progress.workers} workers at a shard"
+            )
+
+    def _patience(self, progress: Progress) -> float:
+        idle = self.worked and not progress.workers
+        return min(IDLE_SECONDS, self.stall_timeout) if idle else self.stall_timeout

@@ -43,7 +43,7 @@ def test_progress_is_a_line_a_person_understands(tmp_path: Path) -> None:
     assert line.startswith(
         "1 of 2 shards done: 1,500 attempts, 900 successes (60.0%), 500 failed downloads, 100 failed resizes; 1"
     )
-    assert line.endswith(" attempts/s, 0.02 GB, 1 restarts, 0 min left")
+    assert line.endswith(" attempts/s, 0.02 GB, 0 workers, 1 restarts, 0 min left")
     assert percentage(progress) == pytest.approx(100 / 3)
 
 
