@@ -114,7 +114,7 @@ class _Teller:
         if now - self.last < TELL_EVERY_SECONDS and not progress.complete_for(0):
             return
         self.last = now
-        get_run_logger().info("%s", progress_line(progress))
+        get_run_logger().info("%s. %s", progress_line(progress), failures_in_words(progress.totals))
         self._show(progress)
 
     def _show(self, progress: Progress) -> None:

@@ -52,8 +52,7 @@ class MetadataLook(BaseModel):
     def in_words(self) -> list[str]:
         """A sentence a kind that was found."""
         return [
-            f"{count:,} {MEANINGS[kind]} (download.accepted_findings knows it as {kind}; first: {self.first[kind]})"
-            for kind, count in self.counts.items()
+            f"{kind}: {count:,} {MEANINGS[kind]} (first: {self.first[kind]})" for kind, count in self.counts.items()
         ]
 
 
@@ -94,10 +93,10 @@ def refuse_findings(look: MetadataLook, accepted: Collection[Finding]) -> None:
         first=look.first,
     )
     if refused.counts:
+        found = "\n  - ".join(["the metadata is not fit to be downloaded:", *refused.in_words()])
         raise MetadataError(
-            "the metadata is not fit to be downloaded:\n  - "
-            + "\n  - ".join(refused.in_words())
-            + "\nUse other metadata; or accept what was found by naming it in download.accepted_findings."
+            f"{found}\nUse other metadata, or accept what was found: name the word before the colon in "
+            "download.accepted_findings."
         )
 
 
