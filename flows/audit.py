@@ -14,7 +14,7 @@ from tasks.audit.task import audit_one_shard
 from tasks.caching import stored_in
 from tasks.errors import PipelineError, SettingsError
 from tasks.fanout import jobs_in_flight, run_each
-from tasks.files import write_json
+from tasks.files import remove_leftovers, write_json
 from tasks.fingerprints import Verify
 from tasks.layout import default_audit_dir
 from tasks.settings import GateSettings
@@ -48,6 +48,7 @@ def audit_download(
         )
     profile = load_profile(cluster)
     shards, foreign = shard_names(shards_dir)
+    remove_leftovers(audit_dir)
     jobs = [
         AuditJob(
             shards_dir=shards_dir, audit_dir=audit_dir, shard=shard, metadata_sha256=metadata_sha256, verify=verify
