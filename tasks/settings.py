@@ -102,7 +102,7 @@ class DownloadSettings(Settings):
     stall_timeout: Positive = Field(
         600, description="Seconds without a new shard or byte after which the downloader is ended and resumed."
     )
-    stall_restarts: Count = Field(3, description="Restarts in a row that may pass without a new shard.")
+    stall_restarts: Count = Field(5, description="Restarts in a row that may pass without a new shard.")
     expected_success_rate: Share | None = Field(
         None, description="Share of attempts that should succeed; null: not watched."
     )

@@ -113,8 +113,12 @@ def finished(
 @pytest.fixture
 def copied(tmp_path: Path, finished: tuple[Slice, DownloadSummary]) -> Slice:
     """A copy of the finished slice, to damage."""
-    original = finished[0]
-    root = DataRoot(tmp_path / "data, root (1)")
+    return copy_of(finished[0], tmp_path / "data, root (1)")
+
+
+def copy_of(original: Slice, folder: Path) -> Slice:
+    """The same slice in another data root."""
+    root = DataRoot(folder)
     shutil.copytree(original.root.path, root.path)
     return Slice(root, original.source.model_copy(update={"metadata_dir": root.metadata}), original.rows)
 

@@ -16,9 +16,8 @@ from tasks.settings import DownloadSettings
 from tests.tasks.images.conftest import OFFICIAL, Slice
 from tests.tasks.images.test_raw_samples import JSON_KEYS, change, row_number, samples
 from tests.tasks.images.upstream import Upstream
-from tests.tasks.images.web import Web
 
-pytestmark = pytest.mark.xdist_group("images")
+pytestmark = pytest.mark.xdist_group("faults")
 
 PINNED = """img2dataset==1.40.0 opencv-python-headless==4.6.0.66 albumentations==1.3.0 numpy==1.23.4 pandas==1.5.1
 pillow==9.3.0 pyarrow==7.0.0 webdataset==0.2.31 wandb==0.12.21 protobuf==3.20.2 huggingface-hub==0.14.1
@@ -65,19 +64,6 @@ def assert_noted(slice_: Slice, official: DownloaderEnvironment, settings: Downl
     assert receipt is not None
     assert receipt.settings["upstream_commit"] == settings.upstream_commit
     assert slice_.download(official, settings).new_shards == 0
-
-
-def test_user_agent_and_size_limit_reach_the_unmodified_script(
-    official: DownloaderEnvironment, slice_: Slice, official_settings: DownloadSettings, web: Web
-) -> None:
-    web.huge_megabytes = 3
-    settings = official_settings.model_copy(update={"user_agent_token": "our-team", "response_megabytes": 1})
-    check_out(slice_.root.upstream, settings.upstream_url, settings.upstream_commit)
-    web.instead["slow"] = "huge"
-    web.instead["html"] = "endless"
-    totals = slice_.download(official, settings).totals
-    assert totals.failures["answer is too large"] == 8
-    assert {agent.partition("(compatible; ")[2].partition(";")[0] for agent in web.agents} == {"our-team"}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,22 +13,34 @@ from tasks.images.failures import mostly_transient
 from tasks.images.retry import finish_swap
 from tasks.images.supervise import Observer
 from tasks.layout import DataRoot
-from tests.tasks.images.conftest import SETTINGS, Slice, make_slice
+from tests.tasks.images.conftest import SETTINGS, Slice, copy_of, make_slice
 from tests.tasks.images.test_download import does_nothing
 from tests.tasks.images.test_raw_samples import samples
-from tests.tasks.images.web import Web
+from tests.tasks.images.web import Web, serve
 
-pytestmark = pytest.mark.xdist_group("images")
+pytestmark = pytest.mark.xdist_group("faults")
+
+
+@pytest.fixture(scope="module")
+def flaky_web() -> Iterator[Web]:
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory, flaky_web: Web, downloader: DownloaderEnvironment) -> Slice:
+    """Of the first shard all but five answers were 503 or 429; of the second, five were 404."""
+    root = DataRoot(tmp_path_factory.mktemp("flaky") / "root")
+    slice_ = make_slice(root, flaky_web, lambda n: "busy" if n < 10 else "missing" if 15 <= n < 20 else "ok")
+    assert slice_.download(downloader).totals.successes == 25
+    return slice_
 
 
 @pytest.fixture
-def half_failed(tmp_path: Path, web: Web, downloader: DownloaderEnvironment) -> Slice:
-    """Of the first shard all but five answers were 503 or 429; of the second, five were 404."""
-    slice_ = make_slice(
-        DataRoot(tmp_path / "root"), web, lambda n: "busy" if n < 10 else "missing" if 15 <= n < 20 else "ok"
-    )
-    assert slice_.download(downloader).totals.successes == 25
-    return slice_
+def half_failed(tmp_path: Path, original: Slice, flaky_web: Web) -> Slice:
+    """A copy of it; the web answers as it did then."""
+    flaky_web.instead.clear()
+    return copy_of(original, tmp_path / "root")
 
 
 def stats(slice_: Slice) -> list[int]:
@@ -39,10 +52,10 @@ def contents(slice_: Slice) -> dict[str, bytes]:
 
 
 def test_shard_with_transient_failures_is_fetched_again(
-    half_failed: Slice, web: Web, downloader: DownloaderEnvironment
+    half_failed: Slice, flaky_web: Web, downloader: DownloaderEnvironment
 ) -> None:
-    before, requests = contents(half_failed), web.requests.copy()
-    web.instead["busy"] = "ok"
+    before, requests = contents(half_failed), flaky_web.requests.copy()
+    flaky_web.instead["busy"] = "ok"
     summary = half_failed.download(downloader, retry_failed=True)
     assert (summary.improved_shards, summary.new_shards, stats(half_failed)) == (1, 0, [15, 5, 15])
     assert len(list(samples(half_failed))) == 35
@@ -51,13 +64,13 @@ def test_shard_with_transient_failures_is_fetched_again(
         "00000000.parquet",
         "00000000_stats.json",
     }
-    assert all(web.requests[path] == requests[path] for path in requests if "/missing/" in path)
+    assert all(flaky_web.requests[path] == requests[path] for path in requests if "/missing/" in path)
     assert not (half_failed.root.path / "raw" / "retry").exists()
 
 
-def test_worse_result_is_thrown_away(half_failed: Slice, web: Web, downloader: DownloaderEnvironment) -> None:
+def test_worse_result_is_thrown_away(half_failed: Slice, flaky_web: Web, downloader: DownloaderEnvironment) -> None:
     before = contents(half_failed)
-    web.instead["ok"] = "missing"
+    flaky_web.instead["ok"] = "missing"
     assert half_failed.download(downloader, retry_failed=True).improved_shards == 0
     assert contents(half_failed) == before
 
