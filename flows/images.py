@@ -9,7 +9,7 @@ from tasks.fingerprints import Fingerprint, Verify
 from tasks.images.download import DownloadSummary
 from tasks.images.identity import DownloadInput
 from tasks.images.task import fetch_images
-from tasks.layout import DataRoot
+from tasks.layout import DataRoot, absolute
 from tasks.metadata.slices import Slice, load_slice
 from tasks.metadata.task import look_at_metadata, write_metadata_manifest
 from tasks.settings import DownloadSettings
@@ -34,7 +34,7 @@ def download_images(
         verify: changed: trust noted hashes of unchanged metadata; full: hash it again.
         retry_failed: Fetch shards again whose failures were mostly transient, and keep the better result of each.
     """
-    data = DataRoot(root.expanduser().absolute())
+    data = DataRoot(absolute(root))
     slice_ = load_slice(dataset_slice)
     settings = slice_.download_settings(download or DownloadSettings())
     manifest = run_task(write_metadata_manifest, data.metadata, slice_, verify)

@@ -22,7 +22,7 @@ from tasks.images.progress import Progress
 from tasks.images.supervise import Observer
 from tasks.images.view import failures_in_words, in_words, percentage, progress_line, shard_rows
 from tasks.layout import DataRoot
-from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.retries import RETRIES
 from tasks.settings import DownloadSettings
 from tasks.words import fails_in_words, run_task
 
@@ -47,11 +47,8 @@ def fetch_images(
 @task(
     name="build-downloader",
     task_run_name="downloader-env-{settings.downloader}",
-    retries=len(RETRY_DELAYS),
-    retry_delay_seconds=RETRY_DELAYS,
-    retry_jitter_factor=RETRY_JITTER,
-    retry_condition_fn=worth_retrying,
     cache_policy=NO_CACHE,
+    **RETRIES,
 )
 @fails_in_words
 def build_downloader(root: Path, settings: DownloadSettings) -> DownloaderEnvironment:
@@ -69,11 +66,8 @@ def build_downloader(root: Path, settings: DownloadSettings) -> DownloaderEnviro
 @task(
     name="download-shards",
     task_run_name="download-{slice_name}",
-    retries=len(RETRY_DELAYS),
-    retry_delay_seconds=RETRY_DELAYS,
-    retry_jitter_factor=RETRY_JITTER,
-    retry_condition_fn=worth_retrying,
     cache_policy=NO_CACHE,
+    **RETRIES,
 )
 @fails_in_words
 def download_shards_task(
