@@ -78,7 +78,7 @@ def download_shards(
         if left:
             job = DownloadJob(root, source, settings, environment(), root.shards)
             _prepare(job)
-            fetch(job, left, observer)
+            fetch(job, expected, observer)
         improved = retry(root, source, settings, environment, observer, _prepare) if retry_failed else 0
         # What a killed run left behind its last shard.
         shutil.rmtree(root.shards / "_tmp", ignore_errors=True)

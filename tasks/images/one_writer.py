@@ -14,8 +14,8 @@ from tasks.errors import DownloadError
 from tasks.files import write_json
 from tasks.images.locks import exclusive
 
-STALE_SECONDS = 180.0
-"""A holder on another host that has not touched its note for this long is taken for dead."""
+SILENT_SECONDS = 90.0
+"""A holder on another host that does not touch its note for this long, while we watch, is taken for dead."""
 
 
 class Holder(BaseModel):
@@ -33,8 +33,8 @@ class Holder(BaseModel):
 def one_writer(folder: Path) -> Iterator[Path]:
     """Keep a second download out while the block runs; gives the holder's note, to be touched now and then.
 
-    The lock is the system's and ends with its holder. Where hosts do not see each other's locks, the note decides.
-    Raises DownloadError that names the holder.
+    The lock is the system's and ends with its holder. Where hosts do not see each other's locks, the note decides:
+    that of another host is watched for a sign of life. Raises DownloadError that names the holder.
     """
     note = folder / "holder.json"
     with contextlib.ExitStack() as stack:
@@ -56,15 +56,24 @@ def _myself() -> Holder:
 
 
 def _lives(other: Holder, note: Path) -> bool:
-    """Whether the holder may still be at work. We hold the lock, so nobody on this host is."""
+    """Whether the holder is still at work. We hold the lock, so nobody on this host is; another host is watched."""
     if other.host == socket.gethostname():
         return False
-    # Both times are the file system's: clocks of hosts differ.
-    probe = note.with_name(f".{note.name}.{os.getpid()}")
-    probe.touch()
-    age = probe.stat().st_mtime - note.stat().st_mtime
-    probe.unlink()
-    return age < STALE_SECONDS
+    seen, end = _touched(note), time.monotonic() + SILENT_SECONDS
+    while time.monotonic() < end:
+        time.sleep(1)
+        if _touched(note) != seen:
+            return note.exists()
+    return False
+
+
+def _touched(note: Path) -> int | None:
+    """When the note was touched; opened for it, since NFS asks the server again only then."""
+    try:
+        with note.open() as file:
+            return os.fstat(file.fileno()).st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def _busy(folder: Path, holder: Holder | None) -> str:
@@ -74,7 +83,7 @@ def _busy(folder: Path, holder: Holder | None) -> str:
     minutes = max(0.0, time.time() - holder.since) / 60
     return (
         f"Another download is at work in {folder.parent.parent}: process {holder.pid} on {holder.host}{job}, for "
-        f"{minutes:.0f} minutes. Wait for it or end it; if it died, it is ignored after {STALE_SECONDS:.0f} s."
+        f"{minutes:.0f} minutes. Wait for it or end it; starting again then resumes."
     )
 
 

@@ -41,7 +41,7 @@ def retry(
     prepare(job)
     _spare_the_others(job.shards, states, chosen)
     try:
-        fetch(job, [shard_state(job.shards, shard) for shard in chosen], observer)
+        fetch(job, chosen, observer)
     except DownloadError as error:
         observer.warn(f"The retry ended early; what came is used. {error}")
     better = [shard.name for shard in chosen if _is_better(root, shard)]

@@ -46,31 +46,29 @@ class Observer:
         return replace(self, on_progress=both)
 
 
-def fetch(job: DownloadJob, left: list[ShardState], observer: Observer) -> Progress:
-    """Run the downloader until every shard of ``left`` is done in ``job.shards``.
+def fetch(job: DownloadJob, shards: list[ExpectedShard], observer: Observer) -> None:
+    """Run the downloader until all of ``shards`` are done in ``job.shards``.
 
     Raises DownloadError if shards are left after ``stall_restarts`` runs in a row without a new one, if the disk is
     full or nearly so, or if the failures say that going on is of no use.
     """
-    shards = [state.shard for state in left]
     progress = Progress(job.shards, shards)
     watch = _Watch(job, progress, observer)
     fruitless = 0
-    while left:
+    while left := _left(job.shards, shards):
         _make_ready(job.shards, left)
         if progress.restarts == 0:
             progress.begin()
-        before = len(left)
         ending = _run(job, progress, watch)
-        left = _left(job.shards, shards)
-        fruitless = fruitless + 1 if len(left) == before else 0
+        now_left = _left(job.shards, shards)
+        fruitless = fruitless + 1 if len(now_left) == len(left) else 0
         if fruitless > job.settings.stall_restarts:
-            raise _unfinished(job, left, len(shards), ending)
-        if left:
-            observer.warn(f"The downloader is started again: {ending}; {len(left)} of {len(shards)} shards are left.")
+            raise _unfinished(job, now_left, len(shards), ending)
+        if now_left:
+            said = f"{ending}; {len(now_left)} of {len(shards)} shards are left."
+            observer.warn(f"The downloader is started again: {said}")
             progress.restarts += 1
             time.sleep(PAUSE_SECONDS * fruitless)
-    return progress
 
 
 @dataclass
