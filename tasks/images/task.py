@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import cast
 from uuid import UUID
 
+import httpx
 from prefect import get_run_logger, task
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
+from prefect.exceptions import PrefectException
 
 from tasks.images.checkout import check_out
 from tasks.images.download import DownloadSummary, download_shards, shards_left
@@ -109,7 +111,11 @@ class _Teller:
             return
         self.last = now
         get_run_logger().info("%s. %s", progress_line(progress), failures_in_words(progress.totals))
-        self._show(progress)
+        try:
+            self._show(progress)
+        except (httpx.HTTPError, PrefectException) as error:
+            # Prefect's API may be away for a while: no reason to end a download of a day.
+            get_run_logger().warning("The view of the download could not be updated: %r", error)
 
     def _show(self, progress: Progress) -> None:
         description = f"{progress_line(progress)}. {failures_in_words(progress.totals)}"

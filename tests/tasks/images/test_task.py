@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from prefect.logging import disable_run_logger
 
+from tasks.images import task as module
 from tasks.images.completion import ExpectedShard, ShardStats, expected_shards
 from tasks.images.download import DownloadSummary
 from tasks.images.environment import DownloaderEnvironment
@@ -54,3 +56,17 @@ def test_table_has_a_row_for_every_shard(copied: Slice) -> None:
     rows = shard_rows(progress)
     assert [row["state"] for row in rows] == ["done", "done", "done", "waiting"]
     assert rows[0]["most frequent failure"] in ("HTTP Error 404: Not Found (2)", "Image decoding error (2)")
+
+
+def test_api_that_is_away_does_not_end_the_download(copied: Slice, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def away(*_: object) -> None:
+        calls.append("tried")
+        raise httpx.ConnectError("the API is away")
+
+    monkeypatch.setattr(module, "create_progress_artifact", away)
+    progress = Progress(copied.root.shards, expected_shards(copied.source.rows, SETTINGS))
+    progress.begin()
+    module._Teller("demo").tell(progress)
+    assert calls == ["tried"]
