@@ -10,7 +10,7 @@ quickstart: $(VENV)/.ready
 	$(BIN)/python -m flows.quickstart --root $(ROOT)
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -152,7 +152,7 @@ class ScanJob(_Value):
         return f"scan of {self.tar.name}"
 
 
-class OutputTar(_Value):
+class PlannedTar(_Value):
     """An output tar of the plan. ``row_group``: where its samples stand in ``plan.parquet``."""
 
     filename: str
@@ -191,7 +191,7 @@ class Plan(_Value):
     """Whether every available raw tar was opened without reaching ``maximum_samples``."""
     shards: tuple[ShardCounts, ...]
     counts: Counts
-    tars: tuple[OutputTar, ...]
+    tars: tuple[PlannedTar, ...]
 
 
 class WriteJob(_Value):

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from tasks.convert.models import (
     CONTRACT_VERSION,
     Counts,
-    OutputTar,
     Plan,
+    PlannedTar,
     ScanSummary,
     ShardCounts,
     Split,
@@ -226,10 +226,10 @@ def _shard_counts(scans: Sequence[Scan], decision: Decision) -> tuple[ShardCount
     )
 
 
-def _tars(placement: Placement) -> tuple[OutputTar, ...]:
-    tars: list[OutputTar] = []
+def _tars(placement: Placement) -> tuple[PlannedTar, ...]:
+    tars: list[PlannedTar] = []
     for value, split in enumerate(SPLITS):
         for number, samples in enumerate(np.bincount(placement.tar[placement.split == value]).tolist()):
             filename = f"{split}-shard-{number:06d}.tar"
-            tars.append(OutputTar(filename=filename, split=split, samples=samples, row_group=len(tars)))
+            tars.append(PlannedTar(filename=filename, split=split, samples=samples, row_group=len(tars)))
     return tuple(tars)
