@@ -19,7 +19,7 @@ from typing import Any
 
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
-from tasks.convert import write
+from tasks.convert.output_tar import OutputTar
 from tasks.files import remove_leftovers
 from tasks.settings import ConvertSettings
 from tests.tasks.convert.serial import convert
@@ -58,7 +58,7 @@ class Moments:
 
     def watch(self) -> None:
         os.fsync = self.around(os.fsync)
-        write._add = self.around(write._add)
+        OutputTar.add = self.around(OutputTar.add)
         for name in ("open", "replace", "unlink", "mkdir"):
             setattr(Path, name, self.around(getattr(Path, name)))
 

@@ -8,6 +8,7 @@ import pytest
 
 from tasks.convert import scan, write
 from tasks.convert.conversion import Conversion
+from tasks.convert.output_tar import OutputTar
 from tasks.convert.write import write_tar
 from tasks.errors import PlanError, ShardError, TransientError
 from tasks.settings import ConvertSettings
@@ -190,11 +191,11 @@ def test_a_full_disk_while_writing_leaves_no_tar_and_the_next_run_goes_on(raw, o
     conversion = Conversion(raw, out, None, SETTINGS)
     plan = scan_and_plan(conversion)
 
-    def no_space(archive, name, data):
+    def no_space(tar, name, data):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(write, "_add", no_space)
+        patch.setattr(OutputTar, "add", no_space)
         with pytest.raises(OSError, match="No space left"):
             write_all(conversion, plan)
     assert not list(out.glob("*.tar")) and not list((out / ".prepare" / "staging").iterdir())
