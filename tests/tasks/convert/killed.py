@@ -57,7 +57,7 @@ class Moments:
         return counted
 
     def watch(self) -> None:
-        os.fsync = self.around(os.fsync)
+        os.fsync = self.around(lambda descriptor: None)  # a kill loses nothing that the system has
         OutputTar.add = self.around(OutputTar.add)
         for name in ("open", "replace", "unlink", "mkdir"):
             setattr(Path, name, self.around(getattr(Path, name)))

@@ -13,7 +13,7 @@ from tests.tasks.convert.killed import run
 from tests.tasks.raw_shards import files_under, sample, write_shard, write_stats
 
 ROOT = Path(__file__).parents[3]
-GROUPS, MOMENTS = 4, 15
+GROUPS, MOMENTS = 4, 12
 
 
 @pytest.fixture(scope="module")
