@@ -78,10 +78,8 @@ def test_killed_at_any_moment_and_started_again_it_gives_the_same_bytes(raw, und
 def test_killed_again_and_again_it_still_comes_to_the_same_end(raw, undisturbed, tmp_path):
     """Each start gets a few moments further than the one before, over the leftovers of all of them."""
     expected, count = undisturbed
-    killed(raw, tmp_path, count // 3)
-    folder = (tmp_path / str(count // 3)).rename(tmp_path / "0")
-    for moment in (5, 40, 90, 150):
-        killed(raw, tmp_path, moment, "--in", folder)
+    folder = tmp_path / "0"
+    killed(raw, tmp_path, count // 3, 5, 40, 90, 150, "--in", folder)
     run(raw, folder)
     assert set(files_under(folder)) == set(files_under(expected))
     assert files_under(folder, but=["fingerprints/"]) == files_under(expected, but=["fingerprints/"])
