@@ -80,12 +80,3 @@ def test_flow_refuses_what_must_not_be_downloaded_in_a_sentence(
     assert "host_loopback: 40 URLs of this very machine" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "root" / "raw" / "shards").exists()
-
-
-def test_setting_that_official_cannot_honour_is_a_bad_argument(
-    program: Callable[..., Done], arguments: list[str]
-) -> None:
-    accepted = ("--download.accepted-findings", '["host_loopback"]')
-    done = program("flows.images", *arguments, *accepted, "--download.number-sample-per-shard", "100")
-    assert done.status == 2, done.stderr
-    assert "cannot honour download.number_sample_per_shard=100 (it has 10000)" in done.stderr
