@@ -31,45 +31,66 @@ def end_with(parent: int) -> None:
     os._exit(1)
 
 
+class Allowance(threading.local):
+    """What is left of the time and the bytes of the answer that this thread is waiting for."""
+
+    end: float | None = None
+    timeout = 10.0
+    bytes = 0
+
+    def time_left(self) -> float:
+        """Seconds that the next read may take. Raises TimeoutError if there are none."""
+        left = (self.end or 0.0) - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("answer took too long in all")
+        return min(self.timeout, left)
+
+    def spend(self, count: int) -> None:
+        """Note bytes that came. Raises OSError if they are too many."""
+        self.bytes -= count
+        if self.bytes < 0:
+            raise OSError("answer is too large")
+
+
 def limit_answers(seconds: float, most_bytes: int, token: str | None) -> None:
-    """Let ``urlopen`` give up on an answer that takes too long or is too large, from connecting to the last byte.
+    """Let ``urlopen`` give up on an answer that takes too long or is too large, redirects and headers included.
 
     The timeout that img2dataset gives holds for each socket operation: a server that drips never meets it.
     """
-
-    allowance = threading.local()
+    allowance = Allowance()
     read_socket, open_url = socket.SocketIO.readinto, cast(Any, urllib.request.urlopen)
 
     def readinto(self: Any, buffer: Any) -> int | None:
-        if getattr(allowance, "end", None) is None:
+        if allowance.end is None:
             return read_socket(self, buffer)
-        left = allowance.end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("answer took too long in all")
-        self._sock.settimeout(min(allowance.timeout, left))
+        self._sock.settimeout(allowance.time_left())
         count = read_socket(self, buffer)
-        allowance.bytes -= count or 0
-        if allowance.bytes < 0:
-            raise OSError("answer is too large")
+        allowance.spend(count or 0)
         return count
 
     def urlopen(request: Any, *args: Any, timeout: float = 10, **others: Any) -> Any:
-        allowance.end, allowance.timeout = time.monotonic() + seconds, timeout
-        allowance.bytes = most_bytes
+        allowance.end, allowance.timeout, allowance.bytes = time.monotonic() + seconds, timeout, most_bytes
         if token:
             introduce(request, token)
         answer = open_url(request, *args, timeout=timeout, **others)
-        length = answer.headers.get("Content-Length", "")
-        if length.isdigit() and int(length) > most_bytes:
+        try:
+            refuse(answer.headers, most_bytes, token)
+        except OSError:
             answer.close()
-            raise OSError("answer is too large")
-        if token and opts_out(answer.headers, token):
-            answer.close()
-            raise PermissionError("Use of image disallowed by X-Robots-Tag directive")
+            raise
         return answer
 
     cast(Any, socket.SocketIO).readinto = readinto
     cast(Any, urllib.request).urlopen = urlopen
+
+
+def refuse(headers: Any, most_bytes: int, token: str | None) -> None:
+    """Raise OSError for an answer that announces too many bytes, or that must not be used."""
+    length = headers.get("Content-Length", "")
+    if length.isdigit() and int(length) > most_bytes:
+        raise OSError("answer is too large")
+    if token and opts_out(headers, token):
+        raise PermissionError("Use of image disallowed by X-Robots-Tag directive")
 
 
 def introduce(request: Any, token: str) -> None:
