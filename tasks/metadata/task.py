@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
-from prefect import task
+from prefect import get_run_logger, task
+from prefect.artifacts import create_table_artifact
 
 from tasks.caching import ReceiptCache
 from tasks.fingerprints import Verify
 from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_file
+from tasks.metadata.look import REFUSED, MetadataLook, look_once, refuse_findings
 from tasks.metadata.manifest import ManifestSummary, verify_metadata, write_manifest
 from tasks.metadata.slices import Slice
 from tasks.retries import RETRIES
+from tasks.settings import DownloadSettings, Finding
 from tasks.words import fails_in_words
 
 
@@ -33,3 +36,24 @@ def write_metadata_manifest(folder: Path, slice_: Slice, verify: Verify = "chang
     """Verify all files of the slice together, and write ``metadata-manifest.json``."""
     manifest = verify_metadata(folder, slice_, verify)
     return manifest.summary(write_manifest(folder, manifest))
+
+
+@task(task_run_name="metadata-look-{slice_.name}")
+@fails_in_words
+def look_at_metadata(folder: Path, slice_: Slice, settings: DownloadSettings) -> MetadataLook:
+    """Look at every row once: what was found is shown, and what must not be downloaded stops the run."""
+    look = look_once(folder, [file.name for file in slice_.files], slice_.metadata_sha256)
+    accepted = settings.accepted_findings
+    for sentence in look.in_words():
+        get_run_logger().info("Metadata of %s: %s", slice_.name, sentence)
+    create_table_artifact(
+        [_row(look, kind, kind in REFUSED and kind not in accepted) for kind in look.counts],
+        key="metadata-look",
+        description=f"What stands out in the {look.rows:,} rows of {slice_.name}",
+    )
+    refuse_findings(look, accepted)
+    return look
+
+
+def _row(look: MetadataLook, kind: Finding, stops: bool) -> dict[str, str | int]:
+    return {"finding": kind, "count": look.counts[kind], "stops": "yes" if stops else "no", "first": look.first[kind]}
