@@ -8,11 +8,11 @@ import numpy as np
 
 from tasks.report.catalogue import Array, Catalogue
 from tasks.report.pictures import Sample, data_uri, look, read_samples, thumbnail
+from tasks.report.search import NEVER_SHOWN
 
 THUMBNAIL_SIDE = 176
 _LONGEST_CAPTION, _LONGEST_URL = 400, 300
 _REORDERING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_NEVER_SHOWN = "excluded_uid"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def choose_rejects(catalogue: Catalogue, number: int, seed: int) -> list[int]:
     """Rejects of every reason in like number. Those of the exclusion list are not shown: their owners said so."""
     rows = catalogue.rejected
     reasons = catalogue.table["reason"].combine_chunks().to_numpy(zero_copy_only=False)[rows]
-    kinds = sorted(set(reasons) - {_NEVER_SHOWN})
+    kinds = sorted(set(reasons) - {NEVER_SHOWN})
     each = max(number // max(len(kinds), 1), 1)
     return [row for kind in kinds for row in choose(rows[reasons == kind], each, seed)][:number]
 
@@ -93,7 +93,7 @@ def _cards(catalogue: Catalogue, rows: list[int], notes: dict[int, str]) -> Iter
             cause=entry["cause"],
             caption=readable(sample.caption, _LONGEST_CAPTION),
             url=readable(str(record.get("url") or ""), _LONGEST_URL),
-            size=_size(entry["width"], entry["height"], entry["jpg_size"]),
+            size=size_of(entry["width"], entry["height"], entry["jpg_size"]),
             picture=_picture(sample),
             note=notes.get(sample.row, ""),
         )
@@ -104,7 +104,8 @@ def _picture(sample: Sample) -> str | None:
     return data_uri(small) if small else None
 
 
-def _size(width: int | None, height: int | None, jpg_bytes: int | None) -> str:
+def size_of(width: int | None, height: int | None, jpg_bytes: int | None) -> str:
+    """A picture's size as people read it."""
     pixels = f"{width}×{height}" if width and height else ""
     return ", ".join(filter(None, [pixels, f"{jpg_bytes:,} bytes" if jpg_bytes is not None else ""]))
 

@@ -44,10 +44,11 @@ class Sample:
         return record if isinstance(record, dict) else {}
 
 
-def read_samples(catalogue: Catalogue, rows: Iterable[int]) -> Iterator[Sample]:
+def read_samples(catalogue: Catalogue, rows: Iterable[int], members: tuple[str, ...] = MEMBERS) -> Iterator[Sample]:
     """The samples at ``rows``, by byte range, in that order; each tar is opened once for neighbours in it.
 
-    A tar that has gone gives empty samples: a report must not fail for it.
+    Only ``members`` are read, the others are empty. A tar that has gone gives empty samples: a report must not
+    fail for it.
     """
     rows = list(rows)
     ranges = catalogue.table.take(pa.array(rows, pa.int64())).to_pylist() if rows else []
@@ -59,7 +60,7 @@ def read_samples(catalogue: Catalogue, rows: Iterable[int]) -> Iterator[Sample]:
                 if file:
                     file.close()
                 path, file = tar, _open(tar)
-            yield Sample(row, *(_member(file, where, name) for name in MEMBERS))
+            yield Sample(row, *(_member(file, where, name) if name in members else b"" for name in MEMBERS))
     finally:
         if file:
             file.close()

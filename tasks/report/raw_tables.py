@@ -10,12 +10,13 @@ import pyarrow.parquet as pq
 from tasks.report.catalogue import Catalogue
 
 COLUMNS = {
+    "uid": pa.string(),
     "url": pa.string(),
     "caption": pa.string(),
     "sha256": pa.string(),
     "exif": pa.string(),
-    "original_width": pa.int32(),
-    "original_height": pa.int32(),
+    "width": pa.int32(),
+    "height": pa.int32(),
     "faces": pa.int32(),
 }
 """What a table can tell of a sample; ``sha256`` is that of the response, ``faces`` the number of boxes named."""
