@@ -94,7 +94,7 @@ def _figure() -> tuple[Figure, Axes]:
     axes.patch.set_alpha(0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(_INK)
-    axes.tick_params(colors=_INK, labelsize=8)
+    axes.tick_params(which="both", colors=_INK, labelsize=8)
     axes.xaxis.label.set(color=_INK, fontsize=9)
     axes.yaxis.label.set(color=_INK, fontsize=9)
     axes.grid(axis="y", color=_INK, alpha=0.12, linewidth=0.6)

@@ -74,6 +74,14 @@ def _file(kind: str, *names: str) -> Callable[[Request], Response]:
     return answer
 
 
+def _jpeg(data: bytes | None) -> Response:
+    """The picture, or one that says that there is none."""
+    headers = {"Cache-Control": "private, max-age=3600"}
+    if data is None:
+        return Response(asset("no-picture.svg"), media_type="image/svg+xml", headers=headers)
+    return Response(data, media_type="image/jpeg", headers=headers)
+
+
 @dataclass(frozen=True)
 class _Pages:
     catalogue: Catalogue
@@ -117,15 +125,12 @@ class _Pages:
 
     def thumb(self, request: Request) -> Response:
         """A sample's picture, small."""
-        small = thumbnail(self._sample(request, ("jpg",)).jpg, _SIDE)
-        return self._jpeg(small) if small else PlainTextResponse("This picture cannot be decoded.\n", status_code=404)
+        return _jpeg(thumbnail(self._sample(request, ("jpg",)).jpg, _SIDE))
 
     def picture(self, request: Request) -> Response:
-        """A sample's picture as it is stored; browsers are told that it is a JPEG, and to believe nothing else."""
-        return self._jpeg(self._sample(request, ("jpg",)).jpg)
-
-    def _jpeg(self, data: bytes) -> Response:
-        return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
+        """A sample's picture as it is stored."""
+        jpg = self._sample(request, ("jpg",)).jpg
+        return _jpeg(jpg if thumbnail(jpg, 1) else None)
 
     def _sample(self, request: Request, members: tuple[str, ...] = ("jpg", "json", "txt")) -> Sample:
         row = int(request.path_params["row"])

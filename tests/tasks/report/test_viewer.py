@@ -71,6 +71,13 @@ def test_thumbnails_and_pictures_are_jpegs_of_the_sample(client):
             assert side is None or max(picture.size) <= side
 
 
+@pytest.mark.parametrize("kind", ["thumb", "picture"])
+def test_bytes_that_are_no_jpeg_are_never_sent(client, kind):
+    answer = client.get(f"/{kind}/12.jpg")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
+    assert "no picture" in answer.text
+
+
 def test_texts_of_the_web_are_escaped(client):
     for path in ("/", "/sample/1"):
         text = client.get(path).text
