@@ -4,7 +4,7 @@ ROOT ?= quickstart-data
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test lint ui lock clean
+.PHONY: quickstart test lint ui benchmark lock clean
 
 quickstart: $(VENV)/.ready
 	$(BIN)/python -m flows.quickstart --root $(ROOT)
@@ -34,3 +34,6 @@ lock:
 
 clean:
 	rm -rf $(VENV) build *.egg-info
+
+benchmark: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.run

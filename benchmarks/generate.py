@@ -10,6 +10,7 @@ import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +82,7 @@ def _members(shard: int, samples: int, pool: list[bytes]) -> Iterator[tuple[str,
         uid = hashlib.sha256(key.encode()).hexdigest()[:32]
         jpg = pool[(shard * samples + number) % len(pool)]
         caption = f"A generated view number {number} of shard {shard}, with hills, light and water"
-        record = {
+        record: dict[str, Any] = {
             "uid": uid,
             "face_bboxes": [],
             "caption": caption,

@@ -11,7 +11,7 @@ from pydantic import Field
 from flows.command_line import DONE, FAILED, CommandLine, read_arguments, say
 from tasks.errors import PipelineError
 from tasks.files import digest
-from tasks.layout import default_audit_dir
+from tasks.layout import absolute, default_audit_dir
 from tasks.report.catalogue import Catalogue, read_catalogue
 from tasks.report.places import places_of_dataset, read_json
 from tasks.report.raw_folder import read_raw_folder
@@ -33,9 +33,9 @@ class BrowseCommandLine(CommandLine):
 
 def open_catalogue(dataset: Path, shards_dir: Path | None) -> tuple[Catalogue, str]:
     """The catalogue of a folder, and a text that changes when it may have changed. Raises PipelineError."""
-    dataset = dataset.expanduser().absolute()
+    dataset = absolute(dataset)
     if (dataset / ".prepare").is_dir():
-        places = places_of_dataset(dataset, shards_dir.expanduser().absolute() if shards_dir else None)
+        places = places_of_dataset(dataset, absolute(shards_dir) if shards_dir else None)
         return read_catalogue(places), str(read_json(places.plan)["identity"])[:12]
     catalogue = read_raw_folder(dataset, default_audit_dir(dataset))
     return catalogue, digest([(str(tar), tar.stat().st_mtime_ns) for tar in catalogue.tars])[:12]

@@ -12,8 +12,8 @@ from pydantic_settings import (
     SettingsError,
 )
 
-DONE, FAILED, BAD_ARGUMENTS = 0, 1, 2
-"""Exit statuses: the flow completed; a gate or a stage failed; the arguments cannot be used."""
+DONE, FAILED, BAD_ARGUMENTS, INTERRUPTED = 0, 1, 2, 130
+"""Exit statuses: the flow completed; a gate or stage failed; the arguments cannot be used; Ctrl-C or SIGTERM."""
 
 
 class CommandLine(BaseSettings):

@@ -19,7 +19,7 @@ from tasks.energon.check import CheckSummary
 from tasks.errors import SettingsError
 from tasks.fingerprints import Verify
 from tasks.images.download import DownloadSummary
-from tasks.layout import DataRoot, DatasetName
+from tasks.layout import DataRoot, DatasetName, absolute
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
 from tasks.report.report import ReportSummary
@@ -68,7 +68,7 @@ def prepare_datacomp(
         cluster: Cluster profile: the name of a shipped one, or the path of a YAML file.
         verify: changed: trust noted hashes of unchanged files; full: hash everything again.
     """
-    data, slice_ = DataRoot(root.expanduser().absolute()), load_slice(dataset_slice)
+    data, slice_ = DataRoot(absolute(root)), load_slice(dataset_slice)
     _refuse_taken_name(data, dataset_name)
     how = slice_.download_settings(download or DownloadSettings())
     gates = slice_.gate_settings(gate or GateSettings(), how.number_sample_per_shard)
@@ -77,7 +77,9 @@ def prepare_datacomp(
     downloaded = download_images(data.path, dataset_slice, how, verify)
     audit = audit_download(data.shards, data.audit, gates, cluster, verify, metadata.metadata_sha256)
     dataset = convert_dataset(data.shards, data.dataset(dataset_name), data.audit, converting, cluster, verify)
-    checked = check_dataset(dataset.dataset_dir, check)
+    checked = check_dataset(
+        dataset.dataset_dir, check.model_copy(update={"verify": verify}) if verify == "full" else check
+    )
     report = report_dataset(data.path, dataset_name)
     result = PrepareResult(
         root=data.path,

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from prefect import Flow
+from prefect.exceptions import TerminationSignal
 from pydantic import BaseModel, Field, create_model
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, CommandLine, read_arguments, say
+from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, INTERRUPTED, CommandLine, read_arguments, say
 from flows.server import Api, prefect_api
 from tasks.errors import PipelineError, SettingsError
 
@@ -33,6 +34,9 @@ def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = 
     except PipelineError as error:
         say(str(error))
         raise SystemExit(FAILED) from None
+    except (KeyboardInterrupt, TerminationSignal):
+        say("ended from outside; start it again to go on: finished work is kept")
+        raise SystemExit(INTERRUPTED) from None
     sys.stdout.write(result.model_dump_json() + "\n")
     raise SystemExit(DONE)
 

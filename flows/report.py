@@ -6,7 +6,7 @@ from prefect import flow, get_run_logger
 
 from flows.program import run_program, table
 from flows.server import Api
-from tasks.layout import DatasetName
+from tasks.layout import DatasetName, absolute
 from tasks.report.report import ReportSummary
 from tasks.report.task import write_report_task
 from tasks.settings import ReportSettings
@@ -25,7 +25,7 @@ def report_dataset(
         dataset_name: Folder of the prepared dataset in the data root.
         report: How much of the dataset the report shows.
     """
-    summary = run_task(write_report_task, root.expanduser().absolute(), dataset_name, report)
+    summary = run_task(write_report_task, absolute(root), dataset_name, report)
     get_run_logger().info("report in %s", summary.path)
     return summary
 

@@ -199,10 +199,12 @@ class _Plain:
 
     @property
     def offset_data(self) -> int:
+        """Where its bytes lie."""
         return self.offset + tarfile.BLOCKSIZE
 
     @property
     def next_header(self) -> int:
+        """Where the header after its padded bytes is due."""
         return self.offset_data + self.size + -self.size % tarfile.BLOCKSIZE
 
 

@@ -7,19 +7,12 @@ from prefect import task
 from tasks.layout import DataRoot
 from tasks.report.places import places_in_root
 from tasks.report.report import ReportSummary, write_report
-from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.retries import RETRIES
 from tasks.settings import ReportSettings
 from tasks.words import fails_in_words
 
 
-@task(
-    name="write-report",
-    task_run_name="report-{dataset_name}",
-    retries=len(RETRY_DELAYS),
-    retry_delay_seconds=RETRY_DELAYS,
-    retry_jitter_factor=RETRY_JITTER,
-    retry_condition_fn=worth_retrying,
-)
+@task(name="write-report", task_run_name="report-{dataset_name}", **RETRIES)
 @fails_in_words
 def write_report_task(root: Path, dataset_name: str, report: ReportSettings) -> ReportSummary:
     """Write a dataset's report. A retry is safe: it only reads, and the page is whole or not there."""
