@@ -17,6 +17,7 @@ from tasks.fanout import jobs_in_flight, run_each
 from tasks.files import remove_leftovers, write_json
 from tasks.fingerprints import Verify
 from tasks.layout import absolute, default_audit_dir
+from tasks.receipts import timed
 from tasks.settings import GateSettings
 from tasks.words import fails_in_words
 
@@ -56,7 +57,8 @@ def audit_download(
         )
         for shard in shards
     ]
-    audits = list(_run(jobs, profile, audit_dir))
+    with timed(audit_dir, "audit"):
+        audits = list(_run(jobs, profile, audit_dir))
     totals = add_up(audits, foreign)
     write_json(audit_dir / "totals.json", totals.model_dump(mode="json"))
     findings: list[Finding] = [*foreign, *(finding for audit in audits for finding in audit.findings)]

@@ -18,6 +18,7 @@ from tasks.errors import GateError, PipelineError
 from tasks.fanout import jobs_in_flight, run_each
 from tasks.fingerprints import Verify
 from tasks.layout import absolute, default_audit_dir
+from tasks.receipts import timed
 from tasks.settings import CheckSettings, ConvertSettings
 from tasks.words import fails_in_words, run_task
 
@@ -86,17 +87,17 @@ def _scan_and_write(conversion: Conversion, profile: ClusterProfile) -> Plan:
     workers = worker_count(profile)
     with task_runner(profile) as runner:
         scan = stored_in(scan_one_shard, conversion.folder.results)
-        # Few scans ahead of need: with maximum_samples, those beyond the cut-off are in vain.
-        for scanned in run_each(runner, scan, conversion.scan_jobs(), window=workers + 2):
-            conversion.scan_ended(scanned.job, scanned.error)
-        plan = conversion.plan()
+        with timed(conversion.folder.path, "scan"):
+            # Few scans ahead of need: with maximum_samples, those beyond the cut-off are in vain.
+            for scanned in run_each(runner, scan, conversion.scan_jobs(), window=workers + 2):
+                conversion.scan_ended(scanned.job, scanned.error)
+        with timed(conversion.folder.path, "plan"):
+            plan = conversion.plan()
         _say(plan)
         write = stored_in(write_one_tar, conversion.folder.results)
-        failed = [
-            written
-            for written in run_each(runner, write, conversion.write_jobs(plan), jobs_in_flight(workers))
-            if written.error is not None
-        ]
+        with timed(conversion.folder.path, "write"):
+            written = list(run_each(runner, write, conversion.write_jobs(plan), jobs_in_flight(workers)))
+        failed = [outcome for outcome in written if outcome.error is not None]
     if failed:
         raise PipelineError("; ".join(f"{outcome.job} failed: {outcome.error}" for outcome in failed))
     return plan

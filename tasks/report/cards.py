@@ -1,6 +1,5 @@
 """Samples as cards of the page: chosen by a seed, read by byte range, shown with caption and source."""
 
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -9,10 +8,10 @@ import numpy as np
 from tasks.report.catalogue import Array, Catalogue
 from tasks.report.pictures import Sample, data_uri, look, read_samples, thumbnail
 from tasks.report.search import NEVER_SHOWN
+from tasks.report.text import readable, size_of
 
 THUMBNAIL_SIDE = 176
 _LONGEST_CAPTION, _LONGEST_URL = 400, 300
-_REORDERING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 @dataclass(frozen=True)
@@ -102,17 +101,3 @@ def _cards(catalogue: Catalogue, rows: list[int], notes: dict[int, str]) -> Iter
 def _picture(sample: Sample) -> str | None:
     small = thumbnail(sample.jpg, THUMBNAIL_SIDE)
     return data_uri(small) if small else None
-
-
-def size_of(width: int | None, height: int | None, jpg_bytes: int | None) -> str:
-    """A picture's size as people read it."""
-    pixels = f"{width}×{height}" if width and height else ""
-    return ", ".join(filter(None, [pixels, f"{jpg_bytes:,} bytes" if jpg_bytes is not None else ""]))
-
-
-def readable(text: str, longest: int) -> str:
-    """Free text from the web for a page: no control characters, no reordering marks, not longer than ``longest``."""
-    start = text[: 4 * longest]
-    clean = "".join(" " if c in _REORDERING or unicodedata.category(c) in {"Cc", "Cs"} else c for c in start)
-    clean = " ".join(clean.split())
-    return clean if len(clean) <= longest else clean[: longest - 1] + "…"

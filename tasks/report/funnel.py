@@ -8,6 +8,7 @@ from typing import Any
 from tasks.failure_reasons import by_kind
 from tasks.report.places import Places, read_json
 from tasks.report.plots import ShardStats
+from tasks.report.text import readable
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def funnel(totals: Mapping[str, Any], counts: Mapping[str, Any], read_all: bool)
 
 def _losses(reasons: Mapping[str, int]) -> Iterable[tuple[str, str, int]]:
     ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    return [(" ".join(reason.split()), "lost", count) for reason, count in ranked]
+    return [(readable(reason, 80), "lost", count) for reason, count in ranked]
 
 
 def shard_stats(places: Places) -> list[ShardStats]:

@@ -10,14 +10,16 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from tasks.report.facts import Numbers
+from tasks.report.text import readable
 
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _INK, _SERIES = "#010101", [f"#0101{number:02x}" for number in range(16, 24)]
 """Stand-ins that become ``currentColor`` and the page's ``--s0`` to ``--s7``."""
 _BINS = 40
+_PLAIN = FuncFormatter(lambda value, _: f"{value:,.6g}")
 
 
 @dataclass(frozen=True)
@@ -59,18 +61,22 @@ def failures_over_shards(shards: Sequence[ShardStats], kinds: Sequence[str]) -> 
     return _svg(figure, "failures-over-shards", "Share of URLs lost in each shard, by reason")
 
 
-def histogram(name: str, title: str, values: Numbers, xlabel: str, logarithmic: bool = False) -> str:
-    """How often ``values`` are how large."""
+def histogram(name: str, title: str, values: Numbers, xlabel: str) -> str:
+    """How often positive ``values`` are how large; on a logarithmic axis if they differ by more than a factor of 10."""
     figure, axes = _figure()
-    values = values[values > 0] if logarithmic else values
+    values = values[values > 0]
     if len(values):
         low, high = float(values.min()), float(values.max())
-        bins = np.geomspace(low, max(high, low * 1.01), _BINS) if logarithmic else np.linspace(low, high + 1e-9, _BINS)
+        logarithmic = high > 10 * low
+        bins = np.geomspace(low, high, _BINS) if logarithmic else np.linspace(low, high + 1e-9, _BINS)
         axes.hist(values, bins=bins.tolist(), color=_SERIES[0])
-    if logarithmic:
-        axes.set_xscale("log")
+        if logarithmic:
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set(xlabel=xlabel, ylabel="samples")
-    _plain_numbers(axes, logarithmic)
+    axes.xaxis.set_major_formatter(_PLAIN)
+    axes.yaxis.set_major_formatter(_PLAIN)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     return _svg(figure, name, title)
 
 
@@ -104,17 +110,7 @@ def _figure() -> tuple[Figure, Axes]:
 
 def _label(text: str) -> str:
     """Free text as a label: no mathematics, no control characters, and no leading underscore, which hides it."""
-    printable = "".join(c if c.isprintable() else "?" for c in text)
-    return printable.replace("$", r"\$").replace("_", " ")
-
-
-def _plain_numbers(axes: Axes, logarithmic: bool) -> None:
-    thousands = FuncFormatter(lambda value, _: f"{value:,.0f}")
-    axes.yaxis.set_major_formatter(thousands)
-    if logarithmic:
-        axes.xaxis.set_major_formatter(
-            FuncFormatter(lambda value, _: f"{value:,.3g}" if value < 10 else f"{value:,.0f}")
-        )
+    return readable(text, 60).replace("$", r"\$").replace("_", " ")
 
 
 def _svg(figure: Figure, name: str, title: str) -> str:

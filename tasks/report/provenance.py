@@ -46,16 +46,16 @@ def output_tars(manifest: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def timings(places: Places) -> list[Row]:
-    """Seconds by stage: the last run of each, as the stages noted it beside their receipts."""
+def timings(places: Places) -> list[tuple[str, int, str]]:
+    """Stage, how many runs of it ended, and their seconds in all, as the stages noted them beside their receipts."""
     folders = [places.prepare]
     if places.data:
-        folders = [places.data.metadata, places.data.download, places.data.audit, *folders]
-    found: dict[str, str] = {}
+        folders = [places.data.download, places.data.audit, *folders]
+    found: dict[str, list[float]] = {}
     for folder in folders:
         for note in _notes(folder / "timings.jsonl"):
-            found[str(note.get("name"))] = f"{float(note.get('seconds', 0)):,.1f} s"
-    return list(found.items())
+            found.setdefault(str(note.get("name")), []).append(float(note.get("seconds", 0)))
+    return [(name, len(seconds), f"{sum(seconds):,.1f} s") for name, seconds in found.items()]
 
 
 def _notes(path: Path) -> Iterator[dict[str, Any]]:

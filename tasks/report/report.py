@@ -16,6 +16,7 @@ from tasks.report.page import self_contained
 from tasks.report.places import Places, read_json
 from tasks.report.plots import ShardStats, failures_over_shards, histogram, image_sizes, success_over_shards
 from tasks.report.provenance import output_tars, provenance, timings
+from tasks.report.text import file_size
 from tasks.settings import ReportSettings
 
 _EXAMPLES = 6
@@ -88,6 +89,7 @@ def _about(places: Places, catalogue: Catalogue, facts: Facts) -> dict[str, Any]
         "tiles": _tiles(totals, counts, facts, manifest),
         "accepted": manifest.get("accepted", True),
         "audited": bool(totals),
+        "findings": totals.get("findings", 0),
         "funnel": funnel(totals, counts, plan["all_opened"]),
         "facts": facts,
         "rejected": counts["skipped"],
@@ -107,7 +109,7 @@ def _tiles(totals: dict[str, Any], counts: dict[str, Any], facts: Facts, manifes
         *tiles,
         (share(counts["skipped"], counts["input_samples"]), "of the samples read were rejected"),
         (median(facts.caption_characters), "characters in the median caption"),
-        (f"{output_bytes / 1e6:,.0f} MB", "in output tars"),
+        (file_size(output_bytes), "in output tars"),
     ]
 
 
@@ -123,11 +125,11 @@ def _plots(places: Places, facts: Facts) -> dict[str, Any]:
     aspect = facts.width / np.maximum(facts.height, 1)
     shapes = [
         ("Width and height of stored pictures", image_sizes(facts.width, facts.height)),
-        ("Aspect ratio", histogram("aspect", "Aspect ratios", aspect, "width / height", logarithmic=True)),
-        ("File size", histogram("bytes", "Sizes of the JPEGs", facts.jpg_bytes / 1000, "kB", logarithmic=True)),
+        ("Aspect ratio", histogram("aspect", "Aspect ratios", aspect, "width / height")),
+        ("File size", histogram("bytes", "Sizes of the JPEGs", facts.jpg_bytes / 1000, "kB")),
         (
             "Caption length",
-            histogram("captions", "Caption lengths", facts.caption_characters, "characters", logarithmic=True),
+            histogram("captions", "Caption lengths", facts.caption_characters, "characters"),
         ),
     ]
     return {

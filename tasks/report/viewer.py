@@ -18,11 +18,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from tasks.report.cards import readable, size_of
 from tasks.report.catalogue import Catalogue
 from tasks.report.page import asset, templates
 from tasks.report.pictures import Sample, read_samples, thumbnail
 from tasks.report.search import Finder, Query
+from tasks.report.text import readable, size_of
 
 PAGE_SIZE = 60
 _SIDE = 224

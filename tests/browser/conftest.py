@@ -1,25 +1,14 @@
 """Debian's Chromium, headless, and pages that keep note of everything that goes wrong in them."""
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.browser.headless import CHROMIUM, SCREENS, headless
 from tests.tasks.report.conftest import catalogue, data, report  # noqa: F401
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-SCREENS = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 360, "height": 740}}
 
 
 @pytest.fixture(scope="session")
@@ -30,12 +19,8 @@ def chromium() -> Iterator[Any]:
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with headless(CHROMIUM) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

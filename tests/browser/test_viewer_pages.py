@@ -55,6 +55,7 @@ def test_samples_are_searched_filtered_and_opened(new_page, address, troubles):
     page.wait_for_url("**text=two+faces**")
     assert page.locator(".card").count() == 1
     page.locator(".card a").click()
+    page.wait_for_load_state()
     assert "two faces" in page.locator("blockquote").inner_text()
     assert page.locator(".one img").evaluate("(image) => image.naturalWidth") == 128
     page.keyboard.press("ArrowRight")
