@@ -20,7 +20,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_SERVER_ALLOW_EPHEMERAL_MOD
 
 from tasks.errors import PipelineError
 
-_START_SECONDS = 180
+_START_SECONDS = 300
 _STOP_SECONDS = 15
 
 
