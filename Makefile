@@ -30,6 +30,9 @@ browse: $(VENV)/.ready
 screenshots: $(VENV)/.ready
 	$(BIN)/python -m tests.browser.screenshots --root $(ROOT) --folder build/screenshots
 
+settings: $(VENV)/.ready
+	$(BIN)/python -m flows.settings_reference > docs/settings.md
+
 # The marker is written last, so that a set-up that was cut short is done again.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)
