@@ -9,7 +9,7 @@ import pytest
 
 from tests.golden import copy_shards
 
-MODULES = ["quickstart", "prepare", "metadata", "images", "audit", "convert", "check", "report"]
+MODULES = ["quickstart", "prepare", "metadata", "images", "audit", "convert", "check", "report", "pin"]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
