@@ -18,6 +18,7 @@ from tasks.errors import GateError, PipelineError
 from tasks.fanout import jobs_in_flight, run_each
 from tasks.fingerprints import Verify
 from tasks.layout import absolute, default_audit_dir
+from tasks.progress import show_table, with_progress
 from tasks.receipts import timed
 from tasks.settings import CheckSettings, ConvertSettings
 from tasks.words import fails_in_words, run_task
@@ -89,14 +90,16 @@ def _scan_and_write(conversion: Conversion, profile: ClusterProfile) -> Plan:
         scan = stored_in(scan_one_shard, conversion.folder.results)
         with timed(conversion.folder.path, "scan"):
             # Few scans ahead of need: with maximum_samples, those beyond the cut-off are in vain.
-            for scanned in run_each(runner, scan, conversion.scan_jobs(), window=workers + 2):
+            scans = run_each(runner, scan, conversion.scan_jobs(), window=workers + 2)
+            for scanned in with_progress(scans, "scan-progress", len(conversion.tars), "raw shards"):
                 conversion.scan_ended(scanned.job, scanned.error)
         with timed(conversion.folder.path, "plan"):
             plan = conversion.plan()
         _say(plan)
         write = stored_in(write_one_tar, conversion.folder.results)
         with timed(conversion.folder.path, "write"):
-            written = list(run_each(runner, write, conversion.write_jobs(plan), jobs_in_flight(workers)))
+            writes = run_each(runner, write, conversion.write_jobs(plan), jobs_in_flight(workers))
+            written = list(with_progress(writes, "write-progress", len(plan.tars), "output tars"))
         failed = [outcome for outcome in written if outcome.error is not None]
     if failed:
         raise PipelineError("; ".join(f"{outcome.job} failed: {outcome.error}" for outcome in failed))
@@ -116,6 +119,8 @@ def _say(plan: Plan) -> None:
         counts.skip_reasons,
         len(plan.tars),
     )
+    reasons = [{"reason": reason, "samples": count} for reason, count in counts.skip_reasons.items()]
+    show_table("reject-reasons", reasons, f"{counts.skipped:,} of {counts.input_samples:,} samples were rejected")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from tasks.images.environment import DownloaderEnvironment, build_environment, e
 from tasks.images.identity import DownloadInput
 from tasks.images.totals import DownloadTotals
 from tasks.layout import DataRoot
+from tasks.progress import ProgressArtifact
 from tasks.retries import RETRIES
 from tasks.settings import DownloadSettings
 
@@ -72,11 +73,15 @@ def download_shards_task(
 
 
 def _reporter(log: Callable[[str], None]) -> Callable[[Progress], None]:
-    """Log a line every LOG_EVERY_SECONDS, however often progress is reported."""
+    """Log a line every LOG_EVERY_SECONDS, however often progress is reported, and keep the progress artifact."""
     last = time.monotonic()
+    artifact: ProgressArtifact | None = None
 
     def report(progress: Progress) -> None:
-        nonlocal last
+        nonlocal last, artifact
+        done = len(progress.done)
+        artifact = artifact or ProgressArtifact("download-progress", len(progress.expected), "raw shards", done)
+        artifact.at(done, now=done == len(progress.expected))
         if time.monotonic() - last >= LOG_EVERY_SECONDS:
             last = time.monotonic()
             log(f"{len(progress.done)} of {len(progress.expected)} shards done: {_in_words(progress.totals)}")
