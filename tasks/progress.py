@@ -8,7 +8,8 @@ from uuid import UUID
 
 import httpx
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
-from prefect.exceptions import PrefectException
+from prefect.context import get_run_context
+from prefect.exceptions import MissingContextError, PrefectException
 from prefect.logging import get_run_logger
 
 T = TypeVar("T")
@@ -19,12 +20,17 @@ ROWS_SHOWN = 500
 
 
 class ProgressArtifact:
-    """The progress of one stage: ``total`` things called ``unit``, of which ``done`` were done before it began."""
+    """The progress of one stage: ``total`` things called ``unit``, of which ``done`` were done before it began.
+
+    Outside a flow or task run it is not shown anywhere.
+    """
 
     def __init__(self, key: str, total: int, unit: str, done: int = 0) -> None:
         self.total, self.unit, self.done_before = max(total, 1), unit, done
         self.started = self.told = time.monotonic()
         self.id: UUID | None = None
+        if not _in_a_run():
+            return
         with _api_may_fail():
             created = create_progress_artifact(100 * done / self.total, key=key, description=f"{total:,} {unit}")
             self.id = created if isinstance(created, UUID) else None  # typed as if this might be a coroutine
@@ -63,6 +69,14 @@ def show_table(key: str, rows: list[dict[str, Any]], description: str) -> None:
     left = f"; the first {ROWS_SHOWN} of {len(rows):,} rows" if len(rows) > ROWS_SHOWN else ""
     with _api_may_fail():
         create_table_artifact(rows[:ROWS_SHOWN], key=key, description=description + left)
+
+
+def _in_a_run() -> bool:
+    try:
+        get_run_context()
+    except MissingContextError:
+        return False
+    return True
 
 
 @contextmanager

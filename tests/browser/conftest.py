@@ -11,9 +11,12 @@ from tests.browser.headless import CHROMIUM, SCREENS, headless
 from tests.tasks.report.conftest import catalogue, data, report  # noqa: F401
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """The browser. Without one the tests are skipped; where CI is set they fail."""
+    """The browser. Without one the tests are skipped; where CI is set they fail.
+
+    It goes with its module: Playwright keeps an event loop running, which Prefect would take for an async caller.
+    """
     if CHROMIUM is None:
         reason = "no Chromium here: tests/browser/install.sh installs Debian's"
         if os.environ.get("CI"):
