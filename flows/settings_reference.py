@@ -5,7 +5,7 @@ import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import annotated_types
 import yaml
@@ -62,7 +62,9 @@ def _deployed() -> list[str]:
 
 def _value(value: Any) -> str:
     if isinstance(value, settings.Settings):
-        return "see above"
+        return "see its group"
+    if value == ():
+        return "none"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return f"`{value}`"
@@ -71,8 +73,14 @@ def _value(value: Any) -> str:
 def _allowed(field: FieldInfo) -> str:
     """Limits and alternatives as people write them."""
     limits = [_limit(item) for item in _constraints(field)]
-    choices = getattr(field.annotation, "__args__", ()) if "Literal" in str(field.annotation) else ()
-    return ", ".join([*(f"`{choice}`" for choice in choices), *filter(None, limits)])
+    return ", ".join([*(f"`{choice}`" for choice in _choices(field.annotation)), *filter(None, limits)])
+
+
+def _choices(annotation: Any) -> list[Any]:
+    """The alternatives of every Literal in a type."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [choice for part in get_args(annotation) for choice in _choices(part)]
 
 
 def _constraints(field: FieldInfo) -> Iterator[Any]:

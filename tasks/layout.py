@@ -43,8 +43,18 @@ class DataRoot:
 
     @property
     def downloader_env(self) -> Path:
-        """The environment in which img2dataset runs."""
+        """The environment in which the current img2dataset runs."""
         return self.path / "downloader-env-current"
+
+    @property
+    def official_env(self) -> Path:
+        """The environment in which the official downloader runs."""
+        return self.path / "downloader-env"
+
+    @property
+    def upstream(self) -> Path:
+        """The checkout of the official DataComp repository."""
+        return self.path / "datacomp-upstream"
 
     @property
     def results(self) -> Path:

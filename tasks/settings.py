@@ -21,15 +21,62 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+Finding = Literal[
+    "url_not_http",
+    "host_loopback",
+    "host_private",
+    "boxes_null",
+    "box_never_blurred",
+    "box_broken",
+    "box_over_the_edge",
+    "text_not_utf8",
+    "caption_missing",
+    "caption_blank",
+]
+"""What a look at the metadata can find; what each one means: tasks/metadata/look.py."""
+
+
+class TroubleSettings(Settings):
+    """When a running download is in trouble: from one threshold on it warns, from the other on it stops.
+
+    Shares are of the attempts in the shards that were finished last, once ``attempts`` of them are there.
+    """
+
+    attempts: Positive = Field(10_000, description="Attempts that a verdict needs; the latest ones count.")
+    success_warn: Share = Field(0.8, description="Warn below this share of the slice's expected success rate.")
+    success_stop: Share = Field(0.5, description="Stop below this share of the slice's expected success rate.")
+    decoding_warn: Share = Field(0.1, description="Warn if this share of attempts came, but could not be decoded.")
+    decoding_stop: Share = Field(0.5, description="Stop if this share of attempts came, but could not be decoded.")
+    name_resolution_warn: Share = Field(0.3, description="Warn if host names of this share of attempts are unknown.")
+    name_resolution_stop: Share = Field(0.6, description="Stop if host names of this share of attempts are unknown.")
+    free_gb_warn: float = Field(10.0, ge=0, description="Warn below this much free space for the shards, in GB.")
+    free_gb_stop: float = Field(1.0, ge=0, description="Stop below this much free space for the shards, in GB.")
+
+
 class DownloadSettings(Settings):
     """How img2dataset fetches the images; the defaults are the tutorial's."""
 
-    downloader: Literal["auto", "current"] = Field(
-        "auto", description="Which downloader environment to use; auto: the one that the slice names."
+    downloader: Literal["auto", "official", "current"] = Field(
+        "auto",
+        description="official: DataComp's script and pins; current: a newer img2dataset; auto: what the slice says.",
     )
     environment: Path | None = Field(
         None,
         description="Folder of the downloader environment, built if missing; null: inside the data root.",
+    )
+    python: str | None = Field(
+        None,
+        description="Python for the downloader environment: a path or a version; null: 3.10 (official) or our own.",
+    )
+    upstream_url: str = Field(
+        "https://github.com/mlfoundations/datacomp.git",
+        description="Where the official downloader is cloned from; a local mirror or bare repository will do.",
+    )
+    upstream_commit: str = Field(
+        "4a8df1992566ef8334773f7152e1855b1f716162",
+        pattern="^[0-9a-f]{40}$",
+        description="Commit of the official downloader; verified before every run.",
     )
     processes_count: Positive = Field(16, description="Downloader processes.")
     thread_count: Positive = Field(128, description="Download threads in each process.")
@@ -50,6 +97,29 @@ class DownloadSettings(Settings):
         pattern=r"^[A-Za-z0-9_.-]+$",
         description="Token added to img2dataset's user agent; opt-out headers may name it.",
     )
+    response_timeout: Positive = Field(60, description="Seconds that one whole answer may take, redirects included.")
+    response_megabytes: Positive = Field(50, description="Largest answer that is read, in MB.")
+    stall_timeout: Positive = Field(
+        600, description="Seconds without a new shard or byte after which the downloader is ended and resumed."
+    )
+    stall_restarts: Count = Field(5, description="Restarts in a row that may pass without a new shard.")
+    expected_success_rate: Share | None = Field(
+        None, description="Share of attempts that should succeed; null: not watched."
+    )
+    trouble: TroubleSettings = Field(TroubleSettings(), description="When a running download warns and stops.")
+    accepted_findings: tuple[Finding, ...] = Field(
+        (), description="What may be found in the metadata without stopping the download."
+    )
+
+    @model_validator(mode="after")
+    def _slow_servers_are_no_stall(self) -> Self:
+        longest = (self.retries + 1) * self.response_timeout
+        if self.stall_timeout <= longest:
+            raise ValueError(
+                f"stall_timeout ({self.stall_timeout} s) must be longer than one URL may take: (retries + 1) x "
+                f"response_timeout = {longest} s; raise the first or lower the others"
+            )
+        return self
 
 
 class GateSettings(Settings):

@@ -1,12 +1,19 @@
-"""What img2dataset is told: its arguments, command line and environment variables."""
+"""What the downloader is told: arguments, command line and environment variables."""
 
+import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tasks.errors import SettingsError
 from tasks.files import write_json
-from tasks.images.environment import clean_environ
+from tasks.images.checkout import verify_checkout
+from tasks.images.downloader_startup import VARIABLE
+from tasks.images.environment import DownloaderEnvironment, clean_environ
+from tasks.images.identity import DownloadInput, check_metadata_files
+from tasks.images.official import official_arguments, refuse_what_it_cannot_do
+from tasks.layout import DataRoot
 from tasks.settings import DownloadSettings
 
 RUNNER = Path(__file__).with_name("run_img2dataset.py")
@@ -27,6 +34,17 @@ PASSED_ON = {
 """Settings that img2dataset knows under the same name."""
 MARK = "DATACOMP_ENERGON_DOWNLOAD"
 """Environment variable of every downloader process (value: the shard folder), by which leftovers are found."""
+
+
+@dataclass(frozen=True)
+class DownloadJob:
+    """What the downloader has to do: fill ``shards`` (of the data root, or of a retry) with the rows of ``source``."""
+
+    root: DataRoot
+    source: DownloadInput
+    settings: DownloadSettings
+    environment: DownloaderEnvironment
+    shards: Path
 
 
 def img2dataset_arguments(metadata: Path, shards: Path, settings: DownloadSettings) -> dict[str, Any]:
@@ -52,19 +70,40 @@ def img2dataset_arguments(metadata: Path, shards: Path, settings: DownloadSettin
     }
 
 
-def write_command(python: Path, arguments_file: Path, arguments: dict[str, Any]) -> list[str]:
-    """Write the arguments down and give the command line that runs img2dataset with them.
+def downloader_command(job: DownloadJob) -> list[str]:
+    """The command line that fills ``job.shards``, once its inputs have been checked: before each run, resumed or not.
 
-    ``-I`` keeps this package, the user's site-packages and PYTHON… variables away from it. The command ends
-    if it is not started by this very process.
+    Raises SettingsError or DownloadError if the metadata, the official checkout or a setting is not as it must be.
     """
+    check_metadata_files(job.source)
+    python = str(job.environment.python)
+    if job.settings.downloader == "official":
+        refuse_what_it_cannot_do(job.settings)
+        script = verify_checkout(job.root.upstream, job.settings.upstream_commit)
+        data_dir, metadata = _plain_path(job.shards.parent), _plain_path(job.source.metadata_dir)
+        # Not -I: the script imports from its own folder. -E and -s keep other packages away all the same.
+        return [python, "-E", "-s", "-u", str(script), *official_arguments(data_dir, metadata, job.settings)]
+    arguments = img2dataset_arguments(job.source.metadata_dir, job.shards, job.settings)
+    arguments_file = job.root.download / "img2dataset.json"
     write_json(arguments_file, arguments)
-    return [str(python), "-I", "-u", str(RUNNER), str(arguments_file), str(os.getpid())]
+    return [python, "-I", "-u", str(RUNNER), str(arguments_file)]
 
 
-def command_environ(shards: Path) -> dict[str, str]:
-    """The environment variables of the downloader; albumentations must not ask for updates."""
-    return clean_environ() | {"NO_ALBUMENTATIONS_UPDATE": "1", MARK: mark(shards)}
+def command_environ(job: DownloadJob) -> dict[str, str]:
+    """The environment variables of the downloader; albumentations must not ask for updates.
+
+    The downloader ends if it is not started by this very process.
+    """
+    settings = job.settings
+    start = {
+        "parent": os.getpid(),
+        "seconds": settings.response_timeout,
+        "bytes": settings.response_megabytes * 1_000_000,
+        # The current img2dataset knows the token itself.
+        "user_agent_token": settings.user_agent_token if settings.downloader == "official" else None,
+    }
+    ours = {"NO_ALBUMENTATIONS_UPDATE": "1", MARK: mark(job.root.shards), VARIABLE: json.dumps(start)}
+    return clean_environ() | ours
 
 
 def mark(shards: Path) -> str:

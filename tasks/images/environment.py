@@ -1,6 +1,7 @@
 """The environment of img2dataset: built with uv from a pinned list, checked by importing from it."""
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -8,19 +9,24 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uv
 
 from tasks.errors import DownloadError
 from tasks.files import write_json
+from tasks.images.interpreters import find_python
 from tasks.images.locks import exclusive
 from tasks.layout import DataRoot
 from tasks.settings import DownloadSettings
 
 LOCK = Path(__file__).with_name("downloader-current.txt")
+OFFICIAL_LOCK = Path(__file__).with_name("downloader-official.txt")
+OFFICIAL_PYTHON = "3.10"
+STARTUP = Path(__file__).with_name("downloader_startup.py")
+STARTUP_MODULE = "datacomp_energon_startup"
 MARKER = "datacomp-energon.json"
 PROMPT = "datacomp-energon-downloader"
 FAILED = "uv could not build the downloader environment"
@@ -31,9 +37,12 @@ NO_INDEX = (
 )
 CHECK = """
 import importlib.metadata, json, sys
-import albumentations, cv2, img2dataset, numpy, pyarrow, webdataset
-installed = [d.name.lower() for d in importlib.metadata.distributions()]
+import albumentations, cv2, img2dataset, numpy, pyarrow, wandb, webdataset
+found = {d.metadata["Name"].lower(): d.version for d in importlib.metadata.distributions()}
+installed = list(found)
 print(json.dumps({
+    "packages": sorted(f"{name}=={version}" for name, version in found.items()),
+    "startup": "STARTUP" in sys.modules,
     "python": ".".join(map(str, sys.version_info[:3])),
     "img2dataset": importlib.metadata.version("img2dataset"),
     "opencv": cv2.__version__,
@@ -43,24 +52,43 @@ print(json.dumps({
     "pyarrow": pyarrow.__version__,
     "webdataset": webdataset.__version__,
 }))
-"""
+""".replace("STARTUP", STARTUP_MODULE)
 
 
 @dataclass(frozen=True)
 class DownloaderEnvironment:
-    """A checked downloader environment: its interpreter, its pins' SHA-256 and what it really imports."""
+    """A checked downloader environment: its interpreter, its pins' SHA-256, what it really imports and holds."""
 
     python: Path
     lock_sha256: str
     versions: dict[str, str]
+    packages: tuple[str, ...] = ()
+
+    @property
+    def resolved(self) -> str:
+        """The environment as a list of pins, a line each: the content of downloader-environment.txt."""
+        python = f"# Python {self.versions.get('python')}, imported: cv2 {self.versions.get('opencv')}"
+        return "\n".join([python, *self.packages]) + "\n"
 
 
-def build_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment:
+def environment_for(root: DataRoot, settings: DownloadSettings) -> DownloaderEnvironment:
+    """The environment that the settings ask for, built if it is not there. Raises as build_environment does."""
+    if settings.downloader == "official":
+        python = functools.partial(find_python, settings.python, OFFICIAL_PYTHON)
+        return build_environment(environment_folder(root, settings), OFFICIAL_LOCK, python)
+    return build_environment(
+        environment_folder(root, settings), LOCK, functools.partial(find_python, settings.python, None)
+    )
+
+
+def build_environment(
+    folder: Path, lock: Path = LOCK, python: Callable[[], Path] = lambda: Path(sys.executable)
+) -> DownloaderEnvironment:
     """The downloader environment in ``folder``: the one that is there if it is good, else a new one.
 
-    The new one is built under another name and renamed, so that ``folder`` never holds half of one. Raises
-    DownloadError if uv fails, if the result imports other versions than the pins, or if ``folder`` holds
-    something that this project did not make.
+    The new one is built under another name and renamed, so that ``folder`` never holds half of one. ``python`` is
+    asked for an interpreter only if one is built. Raises DownloadError if uv fails, if the result imports other
+    versions than the pins, or if ``folder`` holds something that this project did not make.
     """
     folder = folder.absolute()
     good = find_environment(folder, lock)
@@ -68,7 +96,7 @@ def build_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment:
         return good
     try:
         with exclusive(folder.with_name(f".{folder.name}.lock"), wait=True):
-            return find_environment(folder, lock) or _build(folder, lock)
+            return find_environment(folder, lock) or _build(folder, lock, python())
     except OSError as error:
         raise DownloadError(
             f"The downloader environment cannot be built in {folder}: {error}. "
@@ -78,7 +106,8 @@ def build_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment:
 
 def environment_folder(root: DataRoot, settings: DownloadSettings) -> Path:
     """Where the downloader environment lies: in the data root, unless the settings name a folder."""
-    return settings.environment or root.downloader_env
+    ours = root.official_env if settings.downloader == "official" else root.downloader_env
+    return settings.environment or ours
 
 
 def find_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment | None:
@@ -100,9 +129,13 @@ def check_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment:
     command = [str(python), "-I", "-c", CHECK]
     environment = clean_environ() | {"NO_ALBUMENTATIONS_UPDATE": "1"}
     output = _run(command, environment, f"{folder} cannot import img2dataset", "Remove it; it is then built anew.")
-    versions = {name: _text(value) for name, value in json.loads(output.splitlines()[-1]).items()}
+    said = json.loads(output.splitlines()[-1])
+    packages = tuple(said.pop("packages"))
+    if not said.pop("startup"):
+        raise DownloadError(f"{folder} does not load {STARTUP_MODULE}. Remove it; it is then built anew.")
+    versions = {name: _text(value) for name, value in said.items()}
     _compare(versions, _pins(lock), folder)
-    return DownloaderEnvironment(python, _sha256(lock), versions)
+    return DownloaderEnvironment(python, _sha256(lock), versions, packages)
 
 
 def clean_environ() -> dict[str, str]:
@@ -113,26 +146,29 @@ def clean_environ() -> dict[str, str]:
     }
 
 
-def _build(folder: Path, lock: Path) -> DownloaderEnvironment:
+def _build(folder: Path, lock: Path, python: Path) -> DownloaderEnvironment:
     _remove_leftovers(folder)
     _remove_ours(folder)
     temporary = _temporary(folder)
     try:
-        _install(temporary, lock)
+        _install(temporary, lock, python)
         found = check_environment(temporary, lock)
         write_json(temporary / MARKER, {"lock_sha256": found.lock_sha256, "versions": found.versions})
         temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return DownloaderEnvironment(folder / "bin" / "python", found.lock_sha256, found.versions)
+    return replace(found, python=folder / "bin" / "python")
 
 
-def _install(folder: Path, lock: Path) -> None:
+def _install(folder: Path, lock: Path, python: Path) -> None:
     program = uv.find_uv_bin()
-    venv = ["venv", "--quiet", "--relocatable", "--prompt", PROMPT, "--python", sys.executable, str(folder)]
+    venv = ["venv", "--quiet", "--relocatable", "--prompt", PROMPT, "--python", str(python), str(folder)]
     _run([program, *venv], clean_environ(), FAILED, NO_INDEX)
     install = ["pip", "install", "--quiet", "--no-deps", "--python", str(folder / "bin" / "python")]
     _run([program, *install, "--requirements", str(lock)], clean_environ(), FAILED, NO_INDEX)
+    packages = next(folder.glob("lib/python*/site-packages"))
+    shutil.copyfile(STARTUP, packages / f"{STARTUP_MODULE}.py")
+    (packages / f"{STARTUP_MODULE}.pth").write_text(f"import {STARTUP_MODULE}\n")
 
 
 def _run(command: list[str], environment: Mapping[str, str], failed: str, way_out: str) -> str:
@@ -203,7 +239,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _sha256(lock: Path) -> str:
-    return hashlib.sha256(lock.read_bytes()).hexdigest()
+    return hashlib.sha256(lock.read_bytes() + STARTUP.read_bytes()).hexdigest()
 
 
 def _text(value: str | list[str]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from tasks.errors import DownloadError
+from tasks.fingerprints import Fingerprint, Fingerprints
 from tasks.images.completion import first
 from tasks.layout import DataRoot
 from tasks.receipts import Receipt, read_receipt
@@ -25,13 +26,17 @@ CHANGES_OUTPUT = {
 
 
 class DownloadInput(BaseModel):
-    """What is to be downloaded: the metadata folder, the hash of its manifest, and file name -> rows."""
+    """What is to be downloaded: the metadata folder, the hash of its manifest, and file name -> rows.
+
+    ``files`` are the pinned bytes; where they are given, they are verified again before every run.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     metadata_dir: Path
     metadata_sha256: str
     rows: dict[str, int]
+    files: tuple[Fingerprint, ...] = ()
 
 
 def identity(source: DownloadInput, settings: DownloadSettings) -> Receipt:
@@ -40,8 +45,14 @@ def identity(source: DownloadInput, settings: DownloadSettings) -> Receipt:
         stage="download",
         stage_version=STAGE_VERSION,
         inputs={"metadata_sha256": source.metadata_sha256, "rows": source.rows},
-        settings={"downloader": "current", **settings.model_dump(mode="json", include=CHANGES_OUTPUT)},
+        settings={**_downloader(settings), **settings.model_dump(mode="json", include=CHANGES_OUTPUT)},
     )
+
+
+def _downloader(settings: DownloadSettings) -> dict[str, str]:
+    if settings.downloader == "official":
+        return {"downloader": "official", "upstream_commit": settings.upstream_commit}
+    return {"downloader": "current"}
 
 
 def claim(root: DataRoot, work: Receipt) -> None:
@@ -68,6 +79,13 @@ def check_metadata_files(source: DownloadInput) -> None:
         raise DownloadError(
             f"{source.metadata_dir} is not the pinned metadata: missing {missing or 'none'}, not pinned "
             f"{stray or 'none'}. Run download-metadata, and move files that are not pinned elsewhere."
+        )
+    noted = Fingerprints(source.metadata_dir / ".fingerprints")
+    changed = [file.name for file in source.files if not noted.matches(source.metadata_dir / file.name, file)]
+    if changed:
+        raise DownloadError(
+            f"{first(changed)} in {source.metadata_dir} changed since the download began: the shards would be of "
+            "other rows. Run download-metadata, which moves wrong files aside and fetches the pinned ones."
         )
 
 

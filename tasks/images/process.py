@@ -80,16 +80,29 @@ def marked_processes(name: str, value: str) -> list[int]:
     return found
 
 
-def last_lines(log: Path, start: int, count: int = 15) -> str:
-    """The last ``count`` lines that were written to ``log`` after byte ``start``."""
+def processes_at_work(name: str, value: str, folder: Path) -> list[int]:
+    """The marked processes that have a shard in ``folder`` open: the downloader's workers."""
+    return [pid for pid in marked_processes(name, value) if _has_shard_open(pid, str(folder.resolve()))]
+
+
+def _has_shard_open(pid: int, folder: str) -> bool:
+    files = []
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                files.append(str(link.readlink()))
+    return any(name.startswith(folder + os.sep) and name.endswith(".tar") for name in files)
+
+
+def log_since(log: Path, start: int) -> str:
+    """What was written to ``log`` after byte ``start``, its last 200,000 bytes at most."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(start, size - 20_000))
-            text = file.read().decode("utf-8", "replace")
+            file.seek(max(start, size - 200_000))
+            return file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
-    return "\n".join([line for line in text.splitlines() if line.strip()][-count:])
 
 
 def _wait(process: subprocess.Popen[bytes], enough: Callable[[], bool], poll_seconds: float) -> int | None:

@@ -1,46 +1,67 @@
 """The image download as Prefect tasks."""
 
+import json
+import re
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import cast
+from uuid import UUID
 
+import httpx
 from prefect import get_run_logger, task
+from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactUpdate
+from prefect.exceptions import PrefectException
 
-from tasks.images.download import DownloadSummary, Progress, download_shards, shards_left
-from tasks.images.environment import DownloaderEnvironment, build_environment, environment_folder
+from tasks.images.checkout import check_out
+from tasks.images.download import DownloadSummary, download_shards, shards_left
+from tasks.images.environment import DownloaderEnvironment, environment_folder, environment_for
 from tasks.images.identity import DownloadInput
-from tasks.images.totals import DownloadTotals
+from tasks.images.official import refuse_what_it_cannot_do
+from tasks.images.progress import Progress
+from tasks.images.supervise import Observer
+from tasks.images.view import failures_in_words, in_words, percentage, progress_line, shard_rows
 from tasks.layout import DataRoot
-from tasks.progress import ProgressArtifact
 from tasks.retries import RETRIES
 from tasks.settings import DownloadSettings
+from tasks.words import fails_in_words, run_task
 
-LOG_EVERY_SECONDS = 30.0
+TELL_EVERY_SECONDS = 30.0
 
 
-def fetch_images(slice_name: str, root: Path, source: DownloadInput, settings: DownloadSettings) -> DownloadSummary:
+def fetch_images(
+    slice_name: str, root: Path, source: DownloadInput, settings: DownloadSettings, retry_failed: bool = False
+) -> DownloadSummary:
     """Build the downloader if a shard is left, then download: the two tasks as every flow wants them.
 
-    Call it from the flow's own thread, so that cancelling the flow ends the download.
+    Call it from the flow's own thread, so that cancelling the flow ends the download. Raises SettingsError for
+    settings that the downloader cannot honour.
     """
-    data = DataRoot(root)
-    left = shards_left(data, source, settings)
-    environment = build_downloader(environment_folder(data, settings)) if left else None
-    return download_shards_task(slice_name, root, source, settings, environment)
+    if settings.downloader == "official":
+        refuse_what_it_cannot_do(settings)
+    left = shards_left(DataRoot(root), source, settings)
+    environment = run_task(build_downloader, root, settings) if left or retry_failed else None
+    return run_task(download_shards_task, slice_name, root, source, settings, environment, retry_failed)
 
 
 @task(
     name="build-downloader",
-    task_run_name="downloader-env-current",
+    task_run_name="downloader-env-{settings.downloader}",
     cache_policy=NO_CACHE,
     **RETRIES,
 )
-def build_downloader(folder: Path) -> DownloaderEnvironment:
-    """Build the downloader environment, or find it good. A retry is safe: half of one is never taken for whole."""
-    environment = build_environment(folder)
+@fails_in_words
+def build_downloader(root: Path, settings: DownloadSettings) -> DownloaderEnvironment:
+    """Build the downloader, or find it good. A retry is safe: half of one is never taken for whole."""
+    data = DataRoot(root)
+    if settings.downloader == "official":
+        script = check_out(data.upstream, settings.upstream_url, settings.upstream_commit)
+        get_run_logger().info("Official downloader: %s at commit %s", script, settings.upstream_commit)
+    environment = environment_for(data, settings)
     imported = ", ".join(f"{name} {version}" for name, version in environment.versions.items())
-    get_run_logger().info("Downloader environment %s: %s", folder, imported)
+    get_run_logger().info("Downloader environment %s: %s", environment_folder(data, settings), imported)
     return environment
 
 
@@ -50,48 +71,61 @@ def build_downloader(folder: Path) -> DownloaderEnvironment:
     cache_policy=NO_CACHE,
     **RETRIES,
 )
+@fails_in_words
 def download_shards_task(
     slice_name: str,
     root: Path,
     source: DownloadInput,
     settings: DownloadSettings,
     environment: DownloaderEnvironment | None,
+    retry_failed: bool = False,
 ) -> DownloadSummary:
     """Download the shards that are missing. A retry is safe: it goes on after the shards that are done.
 
     ``environment`` may be None where no shard is left: a finished download needs none.
     """
     data = DataRoot(root)
+    logger = get_run_logger()
 
     def downloader() -> DownloaderEnvironment:
-        return environment or build_environment(environment_folder(data, settings))
+        return environment or environment_for(data, settings)
 
-    logger = get_run_logger()
-    summary = download_shards(data, source, settings, downloader, _reporter(logger.info))
-    logger.info("%d new shards; in all %s", summary.new_shards, _in_words(summary.totals))
+    observer = Observer(_Teller(slice_name).tell, logger.warning)
+    summary = download_shards(data, source, settings, downloader, observer, retry_failed)
+    logger.info("%d new shards; in all %s", summary.new_shards, in_words(summary.totals))
     return summary
 
 
-def _reporter(log: Callable[[str], None]) -> Callable[[Progress], None]:
-    """Log a line every LOG_EVERY_SECONDS, however often progress is reported, and keep the progress artifact."""
-    last = time.monotonic()
-    artifact: ProgressArtifact | None = None
+class _Teller:
+    """Tells of the progress in the log and in two artifacts, at most every TELL_EVERY_SECONDS."""
 
-    def report(progress: Progress) -> None:
-        nonlocal last, artifact
-        done = len(progress.done)
-        artifact = artifact or ProgressArtifact("download-progress", len(progress.expected), "raw shards", done)
-        artifact.at(done, now=done == len(progress.expected))
-        if time.monotonic() - last >= LOG_EVERY_SECONDS:
-            last = time.monotonic()
-            log(f"{len(progress.done)} of {len(progress.expected)} shards done: {_in_words(progress.totals)}")
+    def __init__(self, slice_name: str) -> None:
+        self.slice_name = slice_name
+        self.last = -TELL_EVERY_SECONDS
+        self.shown: tuple[UUID, UUID] | None = None
 
-    return report
+    def tell(self, progress: Progress) -> None:
+        """Tell, unless it was told a moment ago; the end of a download is always told."""
+        now = time.monotonic()
+        if now - self.last < TELL_EVERY_SECONDS and not progress.complete_for(0):
+            return
+        self.last = now
+        get_run_logger().info("%s. %s", progress_line(progress), failures_in_words(progress.totals))
+        try:
+            self._show(progress)
+        except (httpx.HTTPError, PrefectException) as error:
+            # Prefect's API may be away for a while: no reason to end a download of a day.
+            get_run_logger().warning("The view of the download could not be updated: %r", error)
 
-
-def _in_words(totals: DownloadTotals) -> str:
-    share = totals.successes / totals.attempts if totals.attempts else 0.0
-    return (
-        f"{totals.attempts:,} attempts, {totals.successes:,} successes ({share:.1%}), "
-        f"{totals.failed_to_download:,} failed downloads, {totals.failed_to_resize:,} failed resizes"
-    )
+    def _show(self, progress: Progress) -> None:
+        description = f"{progress_line(progress)}. {failures_in_words(progress.totals)}"
+        rows = shard_rows(progress)
+        if self.shown is None:
+            key = re.sub("[^a-z0-9]+", "-", self.slice_name.lower()).strip("-")
+            bar = create_progress_artifact(percentage(progress), f"download-{key}", description)
+            table = create_table_artifact(rows, f"download-shards-{key}", "One row a shard")
+            self.shown = cast(UUID, bar), cast(UUID, table)
+            return
+        update_progress_artifact(self.shown[0], percentage(progress), description)
+        with get_client(sync_client=True) as client:
+            client.update_artifact(self.shown[1], ArtifactUpdate(data=json.dumps(rows)))

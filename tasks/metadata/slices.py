@@ -95,8 +95,9 @@ class Slice(Settings):
         return digest([file.model_dump() for file in self.files])
 
     def download_settings(self, given: DownloadSettings) -> DownloadSettings:
-        """``given``, with what it leaves out taken from the slice. Raises SettingsError."""
-        return self._filled(given, self.download)
+        """``given``, with what it leaves out, the downloader included, taken from the slice. Raises SettingsError."""
+        filled = self._filled(given, self.download)
+        return filled if filled.downloader != "auto" else filled.model_copy(update={"downloader": self.downloader})
 
     def gate_settings(self, given: GateSettings, samples_per_shard: int) -> GateSettings:
         """``given``, with what it leaves out taken from the slice or derived from its files. Raises SettingsError."""

@@ -2,16 +2,19 @@
 
 from pathlib import Path
 
-from prefect import task
+from prefect import get_run_logger, task
+from prefect.artifacts import create_table_artifact
 
 from tasks.caching import ReceiptCache
 from tasks.fingerprints import Verify
 from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_file
 from tasks.metadata.hub import Source
+from tasks.metadata.look import REFUSED, MetadataLook, look_once, refuse_findings
 from tasks.metadata.manifest import ManifestSummary, verify_metadata, write_manifest
 from tasks.metadata.pin import pin_file
 from tasks.metadata.slices import Slice, SliceFile
 from tasks.retries import RETRIES
+from tasks.settings import DownloadSettings, Finding
 from tasks.words import fails_in_words
 
 
@@ -42,3 +45,24 @@ def write_metadata_manifest(folder: Path, slice_: Slice, verify: Verify = "chang
 def pin_metadata_file(folder: Path, source: Source, name: str) -> SliceFile:
     """Fetch one file and pin it. A retry is safe: a file that is in place is only looked at."""
     return pin_file(folder, source, name)
+
+
+@task(task_run_name="metadata-look-{slice_.name}")
+@fails_in_words
+def look_at_metadata(folder: Path, slice_: Slice, settings: DownloadSettings) -> MetadataLook:
+    """Look at every row once: what was found is shown, and what must not be downloaded stops the run."""
+    look = look_once(folder, [file.name for file in slice_.files], slice_.metadata_sha256)
+    accepted = settings.accepted_findings
+    for sentence in look.in_words():
+        get_run_logger().info("Metadata of %s: %s", slice_.name, sentence)
+    create_table_artifact(
+        [_row(look, kind, kind in REFUSED and kind not in accepted) for kind in look.counts],
+        key="metadata-look",
+        description=f"What stands out in the {look.rows:,} rows of {slice_.name}",
+    )
+    refuse_findings(look, accepted)
+    return look
+
+
+def _row(look: MetadataLook, kind: Finding, stops: bool) -> dict[str, str | int]:
+    return {"finding": kind, "count": look.counts[kind], "stops": "yes" if stops else "no", "first": look.first[kind]}

@@ -11,15 +11,34 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.images.download import DownloadSummary, download_shards
-from tasks.images.environment import DownloaderEnvironment, build_environment
+from tasks.images.environment import OFFICIAL_LOCK, OFFICIAL_PYTHON, DownloaderEnvironment, build_environment
 from tasks.images.identity import DownloadInput
+from tasks.images.interpreters import find_python
+from tasks.images.supervise import Observer
 from tasks.layout import DataRoot
-from tasks.settings import DownloadSettings
+from tasks.settings import DownloadSettings, TroubleSettings
+from tests.tasks.images.upstream import Upstream, make_upstream
 from tests.tasks.images.web import Web, serve
 
 BOX = [0.25, 0.25, 0.75, 0.75]
 SETTINGS = DownloadSettings(
-    processes_count=1, thread_count=4, number_sample_per_shard=15, retries=0, timeout=5, image_size=64
+    processes_count=1,
+    thread_count=4,
+    number_sample_per_shard=15,
+    retries=0,
+    timeout=5,
+    image_size=64,
+    stall_restarts=0,
+    trouble=TroubleSettings(free_gb_warn=0, free_gb_stop=0),
+)
+OFFICIAL = DownloadSettings(
+    downloader="official",
+    processes_count=1,
+    thread_count=4,
+    retries=0,
+    image_size=64,
+    stall_restarts=0,
+    trouble=TroubleSettings(free_gb_warn=0, free_gb_stop=0),
 )
 
 
@@ -31,16 +50,37 @@ class Slice:
     source: DownloadInput
     rows: list[dict[str, object]]
 
-    def download(self, environment: DownloaderEnvironment, settings: DownloadSettings = SETTINGS) -> DownloadSummary:
-        return download_shards(self.root, self.source, settings, lambda: environment)
+    def download(
+        self,
+        environment: DownloaderEnvironment,
+        settings: DownloadSettings = SETTINGS,
+        observer: Observer = Observer(),
+        retry_failed: bool = False,
+    ) -> DownloadSummary:
+        return download_shards(self.root, self.source, settings, lambda: environment, observer, retry_failed)
 
 
 @pytest.fixture(scope="session")
 def downloader(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> DownloaderEnvironment:
     """One environment for all test processes; build_environment itself lets only one of them build."""
+    return build_environment(shared_folder(tmp_path_factory, worker_id) / "downloader-env")
+
+
+@pytest.fixture(scope="session")
+def official(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> DownloaderEnvironment:
+    """The official environment, for all test processes too."""
+    folder = shared_folder(tmp_path_factory, worker_id) / "downloader-env-official"
+    return build_environment(folder, OFFICIAL_LOCK, lambda: find_python(None, OFFICIAL_PYTHON))
+
+
+@pytest.fixture(scope="session")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
+    return make_upstream(tmp_path_factory.mktemp("upstream"))
+
+
+def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     base = tmp_path_factory.getbasetemp()
-    shared = base if worker_id == "master" else base.parent
-    return build_environment(shared / "downloader-env")
+    return base if worker_id == "master" else base.parent
 
 
 @pytest.fixture(scope="session")
@@ -73,8 +113,12 @@ def finished(
 @pytest.fixture
 def copied(tmp_path: Path, finished: tuple[Slice, DownloadSummary]) -> Slice:
     """A copy of the finished slice, to damage."""
-    original = finished[0]
-    root = DataRoot(tmp_path / "data, root (1)")
+    return copy_of(finished[0], tmp_path / "data, root (1)")
+
+
+def copy_of(original: Slice, folder: Path) -> Slice:
+    """The same slice in another data root."""
+    root = DataRoot(folder)
     shutil.copytree(original.root.path, root.path)
     return Slice(root, original.source.model_copy(update={"metadata_dir": root.metadata}), original.rows)
 

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import SettingsError
-from tasks.images.command import PASSED_ON, command_environ, img2dataset_arguments, write_command
+from tasks.images.command import PASSED_ON, DownloadJob, command_environ, downloader_command, img2dataset_arguments
+from tasks.images.environment import DownloaderEnvironment
+from tasks.images.identity import DownloadInput
+from tasks.layout import DataRoot
 from tasks.settings import DownloadSettings
 
 
@@ -31,8 +34,10 @@ def test_tutorial_settings_reach_img2dataset(tmp_path: Path) -> None:
 
 
 def test_every_download_setting_is_passed_on_or_used_by_us() -> None:
-    ours = {"downloader", "environment", "blur_faces"}
-    assert PASSED_ON | ours == set(DownloadSettings.model_fields)
+    ours = {"downloader", "environment", "python", "upstream_url", "upstream_commit", "blur_faces"}
+    watch = {"response_timeout", "response_megabytes", "stall_timeout", "stall_restarts", "trouble"}
+    judged = {"expected_success_rate", "accepted_findings"}
+    assert PASSED_ON | ours | watch | judged == set(DownloadSettings.model_fields)
 
 
 def test_without_blurring_the_boxes_are_still_saved(tmp_path: Path) -> None:
@@ -41,13 +46,21 @@ def test_without_blurring_the_boxes_are_still_saved(tmp_path: Path) -> None:
     assert given["save_additional_columns"] == ["uid", "face_bboxes"]
 
 
+def job(root: Path, **settings: object) -> DownloadJob:
+    """A job whose metadata is there; nothing is started."""
+    data = DataRoot(root)
+    data.metadata.mkdir(parents=True)
+    (data.metadata / "a.parquet").touch()
+    source = DownloadInput(metadata_dir=data.metadata, metadata_sha256="", rows={"a.parquet": 1})
+    environment = DownloaderEnvironment(Path("python"), "", {})
+    return DownloadJob(data, source, DownloadSettings.model_validate(settings), environment, data.shards)
+
+
 def test_values_are_written_as_they_stand(tmp_path: Path) -> None:
-    folder = tmp_path / "a, (b) {c}"
-    given = img2dataset_arguments(folder, folder, DownloadSettings(user_agent_token="1e5"))
-    write_command(Path("python"), tmp_path / "arguments.json", given)
-    written = json.loads((tmp_path / "arguments.json").read_text())
-    assert written == given
-    assert (written["url_list"], written["user_agent_token"]) == (str(folder), "1e5")
+    root = tmp_path / "a, (b) {c}"
+    command = downloader_command(job(root, user_agent_token="1e5"))
+    written = json.loads(Path(command[-1]).read_text())
+    assert (written["url_list"], written["user_agent_token"]) == (str(root / "raw" / "metadata"), "1e5")
 
 
 @pytest.mark.parametrize("name", ["a[1]", "a*", "a?b", "a::b"])
@@ -59,7 +72,7 @@ def test_path_that_img2dataset_takes_for_a_pattern_is_refused(tmp_path: Path, na
 def test_downloader_sees_nothing_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
         monkeypatch.setenv(name, "ours")
-    environ = command_environ(tmp_path)
+    environ = command_environ(job(tmp_path))
     assert "ours" not in environ.values()
     assert environ["NO_ALBUMENTATIONS_UPDATE"] == "1"
     assert environ["PATH"] == os.environ["PATH"]

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import DownloadError, TransientError
-from tasks.images import download as module
+from tasks.errors import DownloadError
+from tasks.images import supervise
 from tasks.images.command import MARK, mark
-from tasks.images.download import DownloadSummary, Progress, UnfinishedDownloadError, download_shards, shards_left
+from tasks.images.download import DownloadSummary, download_shards, shards_left
 from tasks.images.environment import DownloaderEnvironment
 from tasks.images.identity import claim, identity
 from tasks.images.process import marked_processes
+from tasks.images.progress import Progress
+from tasks.images.supervise import Observer
 from tasks.layout import DataRoot
 from tests.tasks.images.conftest import SETTINGS, Slice, make_slice
 from tests.tasks.images.web import Web
@@ -67,10 +69,15 @@ def in_second_shard(slice_: Slice) -> Callable[[], bool]:
 
 
 def test_second_run_does_nothing(copied: Slice, finished: tuple[Slice, DownloadSummary]) -> None:
-    files = {path: path.stat().st_mtime_ns for path in copied.root.path.rglob("*")}
+    files = modified(copied.root.path)
     summary = download_shards(copied.root, copied.source, SETTINGS, no_environment)
     assert summary == finished[1].model_copy(update={"new_shards": 0})
-    assert files == {path: path.stat().st_mtime_ns for path in copied.root.path.rglob("*")}
+    assert files == modified(copied.root.path)
+
+
+def modified(root: Path) -> dict[Path, int]:
+    """When each file of a data root was written."""
+    return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -92,28 +99,30 @@ def test_resume_after_kill_keeps_finished_shards(
     assert not shards_left(slow_slice.root, slow_slice.source, SETTINGS)
 
 
-def test_killed_downloader_is_noticed_and_worth_a_retry(
-    slow_slice: Slice, downloader: DownloaderEnvironment, monkeypatch: pytest.MonkeyPatch
+def test_killed_downloader_is_started_again(
+    slow_slice: Slice, downloader: DownloaderEnvironment, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "POLL_SECONDS", 0.2)
-    ready = in_second_shard(slow_slice)
+    monkeypatch.setattr(supervise, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(supervise, "PAUSE_SECONDS", 0)
+    ready, said = in_second_shard(slow_slice), list[str]()
 
-    def kill_leader(_: Progress) -> None:
-        if ready():
+    def kill_leader(progress: Progress) -> None:
+        if ready() and not progress.restarts:
+            web.delay = 0
             for pid in processes(slow_slice):
                 if os.getpgid(pid) == pid:
                     os.kill(pid, signal.SIGKILL)
 
-    with pytest.raises(UnfinishedDownloadError, match=r"00000001 \(tar without stats\)") as error:
-        download_shards(slow_slice.root, slow_slice.source, SETTINGS, lambda: downloader, kill_leader)
-    assert isinstance(error.value, TransientError)
+    summary = slow_slice.download(downloader, observer=Observer(kill_leader, said.append))
+    assert summary.totals.shards == 3
+    assert said == ["The downloader is started again: it ended with exit code -9; 2 of 3 shards are left."]
     assert processes(slow_slice) == []
 
 
 def test_exception_in_the_flow_leaves_no_downloader_behind(
     slow_slice: Slice, downloader: DownloaderEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(supervise, "POLL_SECONDS", 0.2)
     ready = in_second_shard(slow_slice)
 
     def interrupt(_: Progress) -> None:
@@ -121,7 +130,7 @@ def test_exception_in_the_flow_leaves_no_downloader_behind(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        download_shards(slow_slice.root, slow_slice.source, SETTINGS, lambda: downloader, interrupt)
+        slow_slice.download(downloader, observer=Observer(interrupt))
     assert processes(slow_slice) == []
 
 
@@ -133,8 +142,8 @@ def test_pool_that_replaces_its_workers_comes_to_an_end(slice_: Slice, downloade
 
 
 def test_downloader_that_hangs_after_its_last_shard_is_ended(copied: Slice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "POLL_SECONDS", 0.2)
-    monkeypatch.setattr(module, "FAREWELL_SECONDS", 0.5)
+    monkeypatch.setattr(supervise, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(supervise, "FAREWELL_SECONDS", 0.5)
     last = copied.root.shards / "00000002_stats.json"
     last.rename(copied.root.path / "stats")
     hangs = says(copied.root.path, f"mv '{copied.root.path}/stats' '{last}'; sleep 300")
@@ -166,11 +175,11 @@ def test_leftover_process_of_an_earlier_run_is_ended_first(slice_: Slice) -> Non
 
 
 def test_exit_code_0_alone_proves_nothing(slice_: Slice) -> None:
-    with pytest.raises(DownloadError, match="exit code 0, and 3 of 3 shards are left") as error:
+    with pytest.raises(DownloadError, match="3 of 3 shards are left, and 1 runs in a row brought no new one") as error:
         slice_.download(does_nothing(slice_.root.path))
     assert "00000000 (not downloaded)" in str(error.value)
+    assert "exit code 0" in str(error.value)
     assert "the last line" in str(error.value)
-    assert not isinstance(error.value, TransientError)
 
 
 def test_shards_whose_stats_prove_nothing_are_downloaded_again(
@@ -245,7 +254,9 @@ def test_second_download_into_one_root_is_refused(slow_slice: Slice, downloader:
     program = start(slow_slice, downloader)
     wait_for((slow_slice.root.download / "img2dataset.log").exists)
     try:
-        with pytest.raises(DownloadError, match="Another download is at work"):
+        with pytest.raises(
+            DownloadError, match=rf"Another download is at work in .*: process {program.pid} on \S+, for 0 minutes"
+        ):
             download_shards(slow_slice.root, slow_slice.source, SETTINGS, no_environment)
         assert program.poll() is None
     finally:

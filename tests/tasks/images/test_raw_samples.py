@@ -93,7 +93,7 @@ def test_receipt_says_what_went_in_and_came_out(finished: tuple[Slice, DownloadS
     assert receipt is not None
     assert receipt.inputs["metadata_sha256"] == slice_.source.metadata_sha256
     assert receipt.inputs["rows"] == {"a.parquet": 25, "b.parquet": 15}
-    assert len(receipt.inputs["downloader_locks"]) == 1
+    assert [sorted(downloader) for downloader in receipt.inputs["downloaders"]] == [["environment", "lock"]]
     assert receipt.settings["image_size"] == 64
     assert receipt.counts == summary.totals.model_dump()
 

@@ -1,0 +1,157 @@
+"""Run the downloader until its shards are there: watched, ended when it stalls, started again where it stopped."""
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tasks.errors import DownloadError
+from tasks.images.command import MARK, DownloadJob, command_environ, downloader_command, mark
+from tasks.images.completion import ExpectedShard, ShardState, first, remove_invalid_stats, shard_states
+from tasks.images.process import end_leftovers, log_since, processes_at_work, run_once
+from tasks.images.progress import Progress
+from tasks.images.trouble import Trouble, check_failures, check_space, refuse_full_disk
+from tasks.images.watchdog import StalledError, Watchdog
+from tasks.receipts import note_timing
+
+LOG = "img2dataset.log"
+POLL_SECONDS = 5.0
+FAREWELL_SECONDS = 30.0
+"""How long img2dataset may go on after its last shard: its pool or its logger can hang at the end."""
+PAUSE_SECONDS = 5.0
+"""Pause before a restart; it grows with each one that brought no shard."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Who is told: of the progress every few seconds, and of trouble that does not stop the download.
+
+    An exception from ``on_progress`` ends the download.
+    """
+
+    on_progress: Callable[[Progress], None] = lambda _: None
+    warn: Callable[[str], None] = logger.warning
+
+    def also(self, act: Callable[[], None]) -> "Observer":
+        """The same, with ``act`` done at each look."""
+
+        def both(progress: Progress) -> None:
+            act()
+            self.on_progress(progress)
+
+        return replace(self, on_progress=both)
+
+
+def fetch(job: DownloadJob, shards: list[ExpectedShard], observer: Observer) -> None:
+    """Run the downloader until all of ``shards`` are done in ``job.shards``.
+
+    Raises DownloadError if shards are left after ``stall_restarts`` runs in a row without a new one, if the disk is
+    full or nearly so, or if the failures say that going on is of no use.
+    """
+    progress = Progress(job.shards, shards)
+    watch = _Watch(job, progress, observer)
+    fruitless = 0
+    while left := _left(job.shards, shards):
+        _make_ready(job.shards, left)
+        if progress.restarts == 0:
+            progress.begin()
+        ending = _run(job, progress, watch)
+        now_left = _left(job.shards, shards)
+        fruitless = fruitless + 1 if len(now_left) == len(left) else 0
+        if fruitless > job.settings.stall_restarts:
+            raise _unfinished(job, now_left, len(shards), ending)
+        if now_left:
+            said = f"{ending}; {len(now_left)} of {len(shards)} shards are left."
+            observer.warn(f"The downloader is started again: {said}")
+            progress.restarts += 1
+            time.sleep(PAUSE_SECONDS * fruitless)
+
+
+@dataclass
+class _Watch:
+    """What is looked at while the downloader runs."""
+
+    job: DownloadJob
+    progress: Progress
+    observer: Observer
+
+    def __post_init__(self) -> None:
+        self.warned: set[str] = set()
+        self.renew()
+
+    def renew(self) -> None:
+        """A new run has all its time again."""
+        self.watchdog = Watchdog(self.job.settings.stall_timeout)
+
+    def enough(self) -> bool:
+        """Look at everything; whether the downloader may be ended. Raises StalledError, or as ``look`` does."""
+        self.look()
+        self.watchdog.check(self.progress)
+        return self.progress.complete_for(FAREWELL_SECONDS)
+
+    def look(self) -> None:
+        """Look at what came, and tell the observer. Raises DownloadError to stop the download."""
+        new = self.progress.look()
+        root = self.job.root
+        self.progress.workers = len(processes_at_work(MARK, mark(root.shards), self.job.shards))
+        self.judge(check_space(self.job.shards, self.job.settings))
+        for trouble in check_failures(self.progress.finished, self.job.settings) if new else []:
+            self.judge(trouble)
+        self.observer.on_progress(self.progress)
+
+    def judge(self, trouble: Trouble | None) -> None:
+        """Stop, or warn once a kind."""
+        if trouble and trouble.stop and self.progress.complete_since is None:
+            raise DownloadError(f"The download was stopped. {trouble.message}")
+        if trouble and trouble.kind not in self.warned:
+            self.warned.add(trouble.kind)
+            self.observer.warn(trouble.message)
+
+
+def _run(job: DownloadJob, progress: Progress, watch: _Watch) -> str:
+    """Run the downloader once; returns in words why it ended. No process of it is left."""
+    command = downloader_command(job)
+    watch.renew()
+    watch.judge(check_space(job.shards, job.settings))
+    log = job.root.download / LOG
+    log_start = log.stat().st_size if log.exists() else 0
+    poll = min(POLL_SECONDS, job.settings.stall_timeout / 4)
+    started, code = time.monotonic(), None
+    try:
+        code = run_once(command, command_environ(job), log, watch.enough, poll)
+        ending = f"it ended with exit code {code}"
+    except StalledError as error:
+        ending = f"it was ended after {error}"
+    finally:
+        end_leftovers(MARK, mark(job.root.shards))
+        shutil.rmtree(job.shards / "_tmp", ignore_errors=True)
+        note_timing(job.root.download, "img2dataset", time.monotonic() - started, {"exit_code": code})
+    watch.look()
+    if _left(job.shards, progress.expected):
+        refuse_full_disk(log_since(log, log_start), job.shards)
+    return ending
+
+
+def _left(folder: Path, shards: list[ExpectedShard]) -> list[ShardState]:
+    return [state for state in shard_states(folder, shards) if not state.done]
+
+
+def _make_ready(folder: Path, left: list[ShardState]) -> None:
+    """Clear what proves nothing: temporary files of a killed run, stats of shards that are not done."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder / "_tmp", ignore_errors=True)
+    remove_invalid_stats(folder, left)
+
+
+def _unfinished(job: DownloadJob, left: list[ShardState], count: int, ending: str) -> DownloadError:
+    log = job.root.download / LOG
+    shards = first([f"{state.shard.name} ({state.reason})" for state in left])
+    lines = [line for line in log_since(log, 0).splitlines() if line.strip()][-15:]
+    return DownloadError(
+        f"{len(left)} of {count} shards are left, and {job.settings.stall_restarts + 1} runs in a row brought no new "
+        f"one: {shards}. The last: {ending}. Starting again resumes. The end of {log}:\n" + "\n".join(lines)
+    )
