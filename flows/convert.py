@@ -55,7 +55,7 @@ def convert_dataset(
         source_dir: Folder of the raw shards (*.tar); may be read-only, need not have been audited.
         output_dir: Folder of the dataset: new, or one that holds a conversion of the same plan, which goes on.
         audit_dir: Where the audit left its shard indexes; null: raw/audit if the shards lie in raw/shards.
-        convert: How raw samples become training samples.
+        convert: Which samples to take, how to split them, and what the user turn says.
         cluster: Cluster profile: the name of a shipped one, or the path of a YAML file.
         verify: changed: trust noted hashes of unchanged files; full: hash everything again.
     """
