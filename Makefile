@@ -20,6 +20,19 @@ lint: $(VENV)/.ready
 ui: $(VENV)/.ready
 	$(BIN)/python -m flows.ui
 
+report: $(VENV)/.ready
+	$(BIN)/python -m flows.report --root $(ROOT)
+
+browse: $(VENV)/.ready
+	$(BIN)/python -m flows.browse --dataset $(ROOT)/energon
+
+# Of report and viewer on the quickstart's data; needs Chromium (tests/browser/install.sh).
+screenshots: $(VENV)/.ready
+	$(BIN)/python -m tests.browser.screenshots --root $(ROOT) --folder build/screenshots
+
+settings: $(VENV)/.ready
+	$(BIN)/python -m flows.settings_reference > docs/settings.md
+
 # The marker is written last, so that a set-up that was cut short is done again.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)

@@ -19,7 +19,8 @@ from pydantic_settings import CliApp
 
 from benchmarks import flow_cost, serial, stages
 from benchmarks.generate import write_shards
-from flows.program import CommandLine, table
+from flows.command_line import CommandLine
+from flows.program import table
 from tasks.energon.index import index_dataset
 from tasks.energon.loader import check_loader
 from tasks.settings import CheckSettings

@@ -17,6 +17,8 @@ from tasks.fanout import jobs_in_flight, run_each
 from tasks.files import remove_leftovers, write_json
 from tasks.fingerprints import Verify
 from tasks.layout import absolute, default_audit_dir
+from tasks.progress import show_table, with_progress
+from tasks.receipts import timed
 from tasks.settings import GateSettings
 from tasks.words import fails_in_words
 
@@ -56,12 +58,14 @@ def audit_download(
         )
         for shard in shards
     ]
-    audits = list(_run(jobs, profile, audit_dir))
+    with timed(audit_dir, "audit"):
+        audits = list(_run(jobs, profile, audit_dir))
     totals = add_up(audits, foreign)
     write_json(audit_dir / "totals.json", totals.model_dump(mode="json"))
     findings: list[Finding] = [*foreign, *(finding for audit in audits for finding in audit.findings)]
     write_json(audit_dir / "findings.json", [finding.model_dump(mode="json") for finding in findings])
     _say(totals)
+    _show(audits, totals)
     check_gate(totals, gate, findings)
     return totals
 
@@ -71,7 +75,8 @@ def _run(jobs: list[AuditJob], profile: ClusterProfile, audit_dir: Path) -> Iter
     errors: dict[str, BaseException] = {}
     with task_runner(profile) as runner:
         task = stored_in(audit_one_shard, audit_dir / "results")
-        for outcome in run_each(runner, task, jobs, jobs_in_flight(worker_count(profile))):
+        outcomes = run_each(runner, task, jobs, jobs_in_flight(worker_count(profile)))
+        for outcome in with_progress(outcomes, "audit-progress", len(jobs), "shards"):
             if outcome.error is not None:
                 errors[outcome.job.shard] = outcome.error
     for job in jobs:
@@ -79,6 +84,23 @@ def _run(jobs: list[AuditJob], profile: ClusterProfile, audit_dir: Path) -> Iter
         if audit is None:
             raise PipelineError(f"{job} did not finish: {errors.get(job.shard, 'no valid receipt')}; run again")
         yield audit
+
+
+def _show(audits: list[ShardAudit], totals: AuditTotals) -> None:
+    reasons = [{"reason": reason, "URLs": count} for reason, count in totals.failure_reasons.items()]
+    show_table("failure-reasons", reasons, f"{totals.attempts - totals.successes:,} of {totals.attempts:,} URLs failed")
+    shards = [
+        {
+            "shard": audit.shard,
+            "attempts": audit.stats.count,
+            "successes": audit.stats.successes,
+            "samples": audit.samples,
+            "bytes": audit.tar_bytes,
+            "findings": len(audit.findings),
+        }
+        for audit in audits
+    ]
+    show_table("raw-shards", shards, f"{totals.shards:,} complete raw shards")
 
 
 def _say(totals: AuditTotals) -> None:

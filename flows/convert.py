@@ -18,6 +18,8 @@ from tasks.errors import GateError, PipelineError
 from tasks.fanout import jobs_in_flight, run_each
 from tasks.fingerprints import Verify
 from tasks.layout import absolute, default_audit_dir
+from tasks.progress import show_table, with_progress
+from tasks.receipts import timed
 from tasks.settings import CheckSettings, ConvertSettings
 from tasks.words import fails_in_words, run_task
 
@@ -53,7 +55,7 @@ def convert_dataset(
         source_dir: Folder of the raw shards (*.tar); may be read-only, need not have been audited.
         output_dir: Folder of the dataset: new, or one that holds a conversion of the same plan, which goes on.
         audit_dir: Where the audit left its shard indexes; null: raw/audit if the shards lie in raw/shards.
-        convert: How raw samples become training samples.
+        convert: Which samples to take, how to split them, and what the user turn says.
         cluster: Cluster profile: the name of a shipped one, or the path of a YAML file.
         verify: changed: trust noted hashes of unchanged files; full: hash everything again.
     """
@@ -86,17 +88,19 @@ def _scan_and_write(conversion: Conversion, profile: ClusterProfile) -> Plan:
     workers = worker_count(profile)
     with task_runner(profile) as runner:
         scan = stored_in(scan_one_shard, conversion.folder.results)
-        # Few scans ahead of need: with maximum_samples, those beyond the cut-off are in vain.
-        for scanned in run_each(runner, scan, conversion.scan_jobs(), window=workers + 2):
-            conversion.scan_ended(scanned.job, scanned.error)
-        plan = conversion.plan()
+        with timed(conversion.folder.path, "scan"):
+            # Few scans ahead of need: with maximum_samples, those beyond the cut-off are in vain.
+            scans = run_each(runner, scan, conversion.scan_jobs(), window=workers + 2)
+            for scanned in with_progress(scans, "scan-progress", len(conversion.tars), "raw shards"):
+                conversion.scan_ended(scanned.job, scanned.error)
+        with timed(conversion.folder.path, "plan"):
+            plan = conversion.plan()
         _say(plan)
         write = stored_in(write_one_tar, conversion.folder.results)
-        failed = [
-            written
-            for written in run_each(runner, write, conversion.write_jobs(plan), jobs_in_flight(workers))
-            if written.error is not None
-        ]
+        with timed(conversion.folder.path, "write"):
+            writes = run_each(runner, write, conversion.write_jobs(plan), jobs_in_flight(workers))
+            written = list(with_progress(writes, "write-progress", len(plan.tars), "output tars"))
+        failed = [outcome for outcome in written if outcome.error is not None]
     if failed:
         raise PipelineError("; ".join(f"{outcome.job} failed: {outcome.error}" for outcome in failed))
     return plan
@@ -115,6 +119,8 @@ def _say(plan: Plan) -> None:
         counts.skip_reasons,
         len(plan.tars),
     )
+    reasons = [{"reason": reason, "samples": count} for reason, count in counts.skip_reasons.items()]
+    show_table("reject-reasons", reasons, f"{counts.skipped:,} of {counts.input_samples:,} samples were rejected")
 
 
 if __name__ == "__main__":

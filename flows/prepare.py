@@ -1,11 +1,10 @@
-"""prepare-datacomp: a slice's metadata, its images, their audit, the Energon dataset, and its check."""
+"""prepare-datacomp: a slice's metadata, its images, their audit, the Energon dataset, its check, and a report."""
 
 from pathlib import Path
-from typing import Annotated
 
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from flows.audit import audit_download
 from flows.check import check_dataset
@@ -13,19 +12,19 @@ from flows.convert import ConvertResult, convert_dataset
 from flows.images import download_images
 from flows.metadata import download_metadata
 from flows.program import run_program
+from flows.report import report_dataset
 from flows.summary import markdown_table, summary_rows
 from tasks.audit.models import AuditTotals
 from tasks.energon.check import CheckSummary
 from tasks.errors import SettingsError
 from tasks.fingerprints import Verify
 from tasks.images.download import DownloadSummary
-from tasks.layout import DataRoot, absolute
+from tasks.layout import DataRoot, DatasetName, absolute
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
+from tasks.report.report import ReportSummary
 from tasks.settings import CheckSettings, ConvertSettings, DownloadSettings, GateSettings
 from tasks.words import fails_in_words
-
-DatasetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
 class PrepareResult(BaseModel):
@@ -40,6 +39,7 @@ class PrepareResult(BaseModel):
     audit: AuditTotals
     dataset: ConvertResult
     check: CheckSummary
+    report: ReportSummary
 
 
 @flow(name="prepare-datacomp", flow_run_name="prepare {dataset_name} of {dataset_slice} in {root}")
@@ -55,7 +55,7 @@ def prepare_datacomp(
     cluster: str = "local",
     verify: Verify = "changed",
 ) -> PrepareResult:
-    """Turn a pinned slice of metadata into an indexed and checked Energon dataset.
+    """Turn a pinned slice of metadata into an indexed and checked Energon dataset, with a report on it.
 
     Args:
         root: Data root: everything lies in it, and what is there already is not done again.
@@ -80,6 +80,7 @@ def prepare_datacomp(
     checked = check_dataset(
         dataset.dataset_dir, check.model_copy(update={"verify": verify}) if verify == "full" else check
     )
+    report = report_dataset(data.path, dataset_name)
     result = PrepareResult(
         root=data.path,
         dataset_slice=slice_.name,
@@ -88,9 +89,10 @@ def prepare_datacomp(
         audit=audit,
         dataset=dataset,
         check=checked,
+        report=report,
     )
     create_markdown_artifact(
-        markdown_table(summary_rows(audit, dataset)),
+        markdown_table(summary_rows(audit, dataset, report)),
         key="prepared-dataset",
         description=f"{dataset_name} of {slice_.name}",
     )

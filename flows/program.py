@@ -7,24 +7,14 @@ from typing import Any
 
 from prefect import Flow
 from prefect.exceptions import TerminationSignal
-from pydantic import BaseModel, Field, ValidationError, create_model
-from pydantic_settings import (
-    BaseSettings,
-    CliSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
+from pydantic import BaseModel, Field, create_model
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, INTERRUPTED, CommandLine, read_arguments, say
 from flows.server import Api, prefect_api
-from tasks.errors import PipelineError
-from tasks.errors import SettingsError as BadSettings
-
-DONE, FAILED, BAD_ARGUMENTS, INTERRUPTED = 0, 1, 2, 130
-"""Exit statuses: the flow completed; a gate or stage failed; the arguments cannot be used; Ctrl-C or SIGTERM."""
+from tasks.errors import PipelineError, SettingsError
 
 
 def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = None) -> None:
@@ -38,14 +28,14 @@ def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = 
             result: BaseModel = flow(**parameters)
             if show:
                 show(result, api)
-    except BadSettings as error:
-        _say(str(error))
+    except SettingsError as error:
+        say(str(error))
         raise SystemExit(BAD_ARGUMENTS) from None
     except PipelineError as error:
-        _say(str(error))
+        say(str(error))
         raise SystemExit(FAILED) from None
     except (KeyboardInterrupt, TerminationSignal):
-        _say("ended from outside; start it again to go on: finished work is kept")
+        say("ended from outside; start it again to go on: finished work is kept")
         raise SystemExit(INTERRUPTED) from None
     sys.stdout.write(result.model_dump_json() + "\n")
     raise SystemExit(DONE)
@@ -63,40 +53,8 @@ def table(title: str, rows: list[tuple[str, str]]) -> None:
 
 def read_parameters(flow: Flow[..., Any], arguments: list[str]) -> dict[str, Any]:
     """The flow's parameters from a command line; exits with 2 and a line a field if they cannot be used."""
-    model = command_line(flow)
-    try:
-        source = CliSettingsSource[Any](model, cli_parse_args=arguments)
-        given = model(_cli_settings_source=source)
-    except ValidationError as error:
-        for fault in error.errors():
-            option = "--" + ".".join(str(part) for part in fault["loc"]).replace("_", "-")
-            _say(f"{option}: {fault['msg'].removeprefix('Value error, ')} (given: {_shortened(fault.get('input'))})")
-        raise SystemExit(BAD_ARGUMENTS) from None
-    except SettingsError as error:
-        _say(str(error))
-        raise SystemExit(BAD_ARGUMENTS) from None
-    return {name: getattr(given, name) for name in model.model_fields}
-
-
-class CommandLine(BaseSettings):
-    """Base of all command lines. The command line is the only source: no variable called ROOT gets in."""
-
-    model_config = SettingsConfigDict(
-        cli_kebab_case=True,
-        cli_parse_none_str="null",
-        cli_implicit_flags=False,
-        cli_enforce_required=True,
-        cli_avoid_json=True,
-        extra="forbid",
-        frozen=True,
-    )
-
-    @classmethod
-    def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: PydanticBaseSettingsSource
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what is given when the object is made, and the command line, which pydantic-settings puts first."""
-        return (named["init_settings"],)
+    given = read_arguments(command_line(flow), arguments)
+    return {name: getattr(given, name) for name in type(given).model_fields}
 
 
 def command_line(flow: Flow[..., Any]) -> type[CommandLine]:
@@ -109,12 +67,3 @@ def command_line(flow: Flow[..., Any]) -> type[CommandLine]:
     model = create_model(flow.name, __base__=CommandLine, **fields)
     model.__doc__ = (flow.description or "").partition("\n\nArgs:")[0]
     return model
-
-
-def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _say(message: str) -> None:
-    sys.stderr.write(f"error: {message}\n")

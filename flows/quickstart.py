@@ -65,7 +65,10 @@ def _environment(**values: str) -> Iterator[None]:
 
 def show(result: PrepareResult, api: Api) -> None:
     """Print the summary as a table for people."""
-    rows = [*summary_rows(result.audit, result.dataset), ("Metadata in", str(result.metadata.path.parent))]
+    rows = [
+        *summary_rows(result.audit, result.dataset, result.report),
+        ("Metadata in", str(result.metadata.path.parent)),
+    ]
     ui = f"{api.ui} (ends with this program; `make ui` shows the run again)" if api.own else api.ui
     table("quickstart", [*rows, ("Prefect UI", ui)])
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable
 
 from flows.convert import ConvertResult
 from tasks.audit.models import AuditTotals
+from tasks.report.report import ReportSummary
 
 Row = tuple[str, str]
 
 
-def summary_rows(audit: AuditTotals, dataset: ConvertResult) -> list[Row]:
+def summary_rows(audit: AuditTotals, dataset: ConvertResult, report: ReportSummary) -> list[Row]:
     """(what, how many or where), in the order of the pipeline."""
     counts = dataset.counts
     return [
@@ -25,6 +26,7 @@ def summary_rows(audit: AuditTotals, dataset: ConvertResult) -> list[Row]:
         ("Output bytes", f"{dataset.output_bytes:,}"),
         ("Raw shards in", str(dataset.source_dir)),
         ("Dataset in", str(dataset.dataset_dir)),
+        ("Report in", str(report.path)),
     ]
 
 

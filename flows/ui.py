@@ -9,7 +9,7 @@ from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 from pydantic_settings import CliApp
 
-from flows.program import DONE, FAILED, CommandLine
+from flows.command_line import DONE, FAILED, CommandLine
 from flows.server import prefect_api
 from tasks.errors import PipelineError
 

@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+DatasetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""Name of a dataset's folder in a data root."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,10 @@ class DataRoot:
     def results(self) -> Path:
         """Prefect's result storage: entries that point at receipts."""
         return self.path / ".prefect-results"
+
+    def report(self, name: str) -> Path:
+        """The report of a prepared dataset."""
+        return self.path / "reports" / name / "index.html"
 
     def dataset(self, name: str = "energon") -> Path:
         """A prepared dataset."""

@@ -1,7 +1,8 @@
 """Receipts: what a finished piece of work took in and what it left, the truth that resume, caching and status read."""
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,3 +72,11 @@ def note_timing(folder: Path, name: str, seconds: float, counts: Mapping[str, An
     line = canonical_json({"name": name, "seconds": round(seconds, 3), "ended": round(time.time(), 1), **counts})
     with (folder / "timings.jsonl").open("ab") as file:
         file.write(line + b"\n")
+
+
+@contextlib.contextmanager
+def timed(folder: Path, name: str) -> Iterator[None]:
+    """Note how long the block took, if it ends without an error."""
+    started = time.monotonic()
+    yield
+    note_timing(folder, name, time.monotonic() - started, {})

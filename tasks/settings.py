@@ -349,3 +349,14 @@ _MODES_OF_RECIPES = (
     ("_pretrain_", ("pretrain",)),
     ("_sft_", ("sft",)),
 )
+
+
+class ReportSettings(Settings):
+    """How much of a dataset its report shows; tables are always read in full."""
+
+    contact_sheet: Count = Field(144, description="Samples on the contact sheet, a quarter of them val.")
+    reject_sheet: Count = Field(48, description="Rejected samples that are shown, every reason in like number.")
+    pictures_looked_at: Count = Field(
+        1000, description="Pictures, chosen by chance, that are searched for grey, uniform and banded ones."
+    )
+    seed: Count = Field(0, description="Which samples chance takes; the same seed takes the same ones.")

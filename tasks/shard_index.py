@@ -90,6 +90,17 @@ def read_index(path: Path, fingerprint: Fingerprint) -> TarContents | None:
         return None
 
 
+def read_index_table(path: Path, fingerprint: Fingerprint) -> pa.Table | None:
+    """The index as it lies on disk, its seal unchecked: quick, and good enough to look at samples, not to copy them."""
+    try:
+        table = pq.read_table(path, partitioning=None)
+        header = json.loads(table.schema.metadata[_HEADER])
+    except Exception:  # a damaged file may make Arrow raise anything
+        return None
+    same = header.get("version") == INDEX_VERSION and header.get("tar") == fingerprint.model_dump()
+    return table if same else None
+
+
 @dataclass(frozen=True)
 class _Flat:
     """The groups as columns: values of the groups, then those of all members one after the other."""

@@ -6,10 +6,13 @@ import subprocess
 
 import pytest
 
+from deployments.profiles import load_profile
 from flows.checkpoint import import_checkpoint
 from flows.prepare import prepare_datacomp
 from flows.program import read_parameters
+from flows.settings_reference import reference
 from flows.training import train_model
+from tasks.metadata.slices import load_slice
 from tests import documents
 from tests.conftest import ROOT
 
@@ -56,3 +59,18 @@ def test_messages_in_the_runbook_are_those_of_the_program(symptom):
     text = re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))
     longest = max((part.strip(" :`") for part in symptom.split("…")), key=len)
     assert longest in text
+
+
+def test_settings_reference_is_current():
+    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert written == reference(), "run `make settings`"
+
+
+def test_examples_of_a_slice_and_a_cluster_profile_can_be_used(tmp_path):
+    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    paths = [tmp_path / f"{number}.yaml" for number in range(len(examples))]
+    for path, example in zip(paths, examples, strict=True):
+        path.write_text(example, encoding="utf-8")
+    assert load_slice(str(paths[0])).expected_shards(10_000) == 54
+    assert load_profile(str(paths[1])).name == "our-scheduler"

@@ -123,15 +123,16 @@ def _fetch(job: FetchJob, patience: float) -> None:
 
 
 def _fetch_through(temporary: Path, job: FetchJob, patience: float) -> None:
-    arrived = _download_patiently(job.source, job.pin.name, temporary, patience)
+    arrived = download_patiently(job.source, job.pin.name, temporary, patience)
     _, problems = compare(arrived, job.pin, fingerprints_in(temporary))
     if problems:
         sent = f"what {endpoint()} sent for {job.pin.name} of {job.source.repo_id} is not the pinned file"
         raise MetadataError(listed(f"{sent}; it was thrown away:", problems))
-    _publish(arrived, job.path, job.pin)
+    publish(arrived, job.path, job.pin)
 
 
-def _publish(arrived: Path, path: Path, pin: SliceFile) -> None:
+def publish(arrived: Path, path: Path, pin: SliceFile) -> None:
+    """Move a verified file to its place, durably, and note its hash. Raises OSError."""
     with arrived.open("rb") as file:
         os.fsync(file.fileno())
     arrived.replace(path)
@@ -140,8 +141,11 @@ def _publish(arrived: Path, path: Path, pin: SliceFile) -> None:
     logger.info("%s: fetched, %d bytes", path, pin.bytes)
 
 
-def _download_patiently(source: Source, name: str, folder: Path, patience: float) -> Path:
-    """Download, and wait for a hub that is busy: as long as it asks for, else twice as long each time."""
+def download_patiently(source: Source, name: str, folder: Path, patience: float = PATIENCE_SECONDS) -> Path:
+    """Download, and wait for a hub that is busy: as long as it asks for, else twice as long each time.
+
+    Raises MetadataError, TransientError, and OSError if ``folder`` cannot be written.
+    """
     deadline = time.monotonic() + patience
     pause = SHORTEST_PAUSE_SECONDS
     while True:

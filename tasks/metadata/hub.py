@@ -1,13 +1,14 @@
 """The Hugging Face hub: one download, and what its refusals mean."""
 
 import os
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from huggingface_hub import constants, hf_hub_download, hf_hub_url
+from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
 from huggingface_hub.errors import (
     FileMetadataError,
     GatedRepoError,
@@ -37,6 +38,16 @@ class Source:
 
     repo_id: str
     revision: str
+
+
+@dataclass(frozen=True)
+class Announced:
+    """What the hub tells of a file before it sends it: the commit that the revision names, bytes, and SHA-256 (null
+    for small files, which the hub hashes otherwise)."""
+
+    commit: str
+    bytes: int
+    sha256: str | None
 
 
 class HubBusyError(TransientError):
@@ -84,6 +95,20 @@ def download(source: Source, name: str, folder: Path) -> Path:
         )
     except (HTTPError, OSError, ValueError, XetDownloadError) as error:
         raise _translated(_real_error(error), hub, source, name) from None
+
+
+def announced(source: Source, name: str) -> Announced:
+    """What the hub tells of a file; ``source.revision`` may be a branch or a tag. Raises as :func:`download` does."""
+    hub = endpoint()
+    try:
+        url = hf_hub_url(source.repo_id, name, repo_type="dataset", revision=source.revision, endpoint=hub)
+        told = get_hf_file_metadata(url, endpoint=hub)
+    except (HTTPError, OSError, ValueError) as error:
+        raise _translated(_real_error(error), hub, source, name) from None
+    if not told.commit_hash or not told.size:
+        raise MetadataError(f"{hub} tells neither commit nor size of {name}; check HF_ENDPOINT")
+    is_sha256 = bool(told.etag) and re.fullmatch("[0-9a-f]{64}", told.etag or "")
+    return Announced(told.commit_hash, told.size, told.etag if is_sha256 else None)
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> float | None:

@@ -8,9 +8,11 @@ from prefect.artifacts import create_table_artifact
 from tasks.caching import ReceiptCache
 from tasks.fingerprints import Verify
 from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_file
+from tasks.metadata.hub import Source
 from tasks.metadata.look import REFUSED, MetadataLook, look_once, refuse_findings
 from tasks.metadata.manifest import ManifestSummary, verify_metadata, write_manifest
-from tasks.metadata.slices import Slice
+from tasks.metadata.pin import pin_file
+from tasks.metadata.slices import Slice, SliceFile
 from tasks.retries import RETRIES
 from tasks.settings import DownloadSettings, Finding
 from tasks.words import fails_in_words
@@ -36,6 +38,13 @@ def write_metadata_manifest(folder: Path, slice_: Slice, verify: Verify = "chang
     """Verify all files of the slice together, and write ``metadata-manifest.json``."""
     manifest = verify_metadata(folder, slice_, verify)
     return manifest.summary(write_manifest(folder, manifest))
+
+
+@task(task_run_name="pin-{name}", **RETRIES)
+@fails_in_words
+def pin_metadata_file(folder: Path, source: Source, name: str) -> SliceFile:
+    """Fetch one file and pin it. A retry is safe: a file that is in place is only looked at."""
+    return pin_file(folder, source, name)
 
 
 @task(task_run_name="metadata-look-{slice_.name}")

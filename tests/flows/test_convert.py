@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.sorting import ArtifactSort
 
 from flows.audit import audit_download
 from flows.convert import convert_dataset
+from tasks.errors import GateError
 from tasks.settings import ConvertSettings, GateSettings
 from tests.golden import EXPECTED, copy_shards, settings_of
 
@@ -132,3 +134,18 @@ def test_changed_raw_shard_is_audited_again(tmp_path):
     assert state.is_failed() and "00000002" in state.message
     states = task_states(str(shards))
     assert (states["audit-00000000"], states["audit-00000002"]) == ("Cached", "Failed")
+
+
+def test_progress_and_tables_are_shown_in_the_ui(raw, tmp_path):
+    with pytest.raises(GateError):
+        audit_download(raw, tmp_path / "audit", cluster=cluster(tmp_path, 2))
+    convert_dataset(raw, tmp_path / "shown", tmp_path / "audit", settings_of(CASE), cluster(tmp_path, 2))
+    with get_client(sync_client=True) as client:
+        newest = {a.key: a for a in reversed(client.read_artifacts(sort=ArtifactSort.CREATED_DESC))}
+    for key in ("audit-progress", "scan-progress", "write-progress"):
+        assert newest[key].data == 100.0
+        assert "a minute" in newest[key].description
+    reasons = {row["reason"]: row["samples"] for row in json.loads(newest["reject-reasons"].data)}
+    assert reasons == CASE["counts"]["skip_reasons"]
+    assert "HTTP Error 404: Not Found" in newest["failure-reasons"].data
+    assert len(json.loads(newest["raw-shards"].data)) == 4

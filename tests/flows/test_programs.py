@@ -9,7 +9,7 @@ import pytest
 
 from tests.golden import copy_shards
 
-MODULES = ["quickstart", "prepare", "metadata", "images", "audit", "convert", "check"]
+MODULES = ["quickstart", "prepare", "metadata", "images", "audit", "convert", "check", "report", "pin"]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -85,6 +85,7 @@ def test_result_is_one_json_object_on_the_last_line(program, tmp_path):
         ("flows.convert", ["--source-dir", "gone", "--output-dir", "out"], 1, "is not a folder"),
         ("flows.convert", ["--source-dir", "gone", "--output-dir", "out", "--cluster", "mars"], 2, "local"),
         ("flows.check", ["--dataset-dir", "nothing"], 1, "manifest.json"),
+        ("flows.report", ["--root", "r"], 1, "plan.json"),
         ("flows.prepare", ["--root", "r", "--dataset-name", "raw"], 2, "dataset_name"),
     ],
 )

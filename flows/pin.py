@@ -1,0 +1,70 @@
+"""pin-slice: make a slice file from a repository, a revision and file names."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from prefect import flow
+from pydantic import BaseModel, ConfigDict
+
+from flows.program import run_program
+from tasks.errors import SettingsError
+from tasks.layout import DataRoot, absolute
+from tasks.metadata.hub import Source
+from tasks.metadata.pin import commit_of, write_slice
+from tasks.metadata.task import pin_metadata_file
+from tasks.words import fails_in_words, run_task
+
+
+class PinResult(BaseModel):
+    """A written slice file, and what it pins."""
+
+    model_config = ConfigDict(frozen=True)
+
+    slice_file: Path
+    name: str
+    revision: str
+    files: int
+    rows: int
+    metadata_sha256: str
+
+
+@flow(name="pin-slice", flow_run_name="pin {name} of {repo_id}")
+@fails_in_words
+def pin_slice(
+    root: Path,
+    slice_file: Path,
+    name: str,
+    files: list[str],
+    repo_id: str = "mlfoundations/datacomp_1b",
+    revision: str = "main",
+) -> PinResult:
+    """Fetch metadata files, and write the slice file that pins them by commit, size, SHA-256 and rows.
+
+    Args:
+        root: Data root; the files go to raw/metadata in it, where prepare-datacomp finds them.
+        slice_file: Where the slice goes (*.yaml); one that says something else is left alone.
+        name: Name of the slice.
+        files: Names of the Parquet files in the repository.
+        repo_id: Dataset repository on the hub.
+        revision: Branch, tag or commit; the slice pins the commit that it names now.
+    """
+    if not files:
+        raise SettingsError("files: name at least one Parquet file of the repository")
+    source = Source(repo_id, revision)
+    source = replace(source, revision=commit_of(source, files[0]))
+    data = DataRoot(absolute(root))
+    pins = [run_task(pin_metadata_file, data.metadata, source, file) for file in files]
+    path = absolute(slice_file)
+    slice_ = write_slice(path, name, source, pins)
+    return PinResult(
+        slice_file=path,
+        name=slice_.name,
+        revision=slice_.revision,
+        files=len(slice_.files),
+        rows=slice_.expected_attempts,
+        metadata_sha256=slice_.metadata_sha256,
+    )
+
+
+if __name__ == "__main__":
+    run_program(pin_slice)

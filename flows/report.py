@@ -1,0 +1,41 @@
+"""report-dataset: a page that shows what became of every URL and sample of a prepared dataset."""
+
+from pathlib import Path
+
+from prefect import flow, get_run_logger
+
+from flows.program import run_program, table
+from flows.server import Api
+from tasks.layout import DatasetName, absolute
+from tasks.report.report import ReportSummary
+from tasks.report.task import write_report_task
+from tasks.settings import ReportSettings
+from tasks.words import fails_in_words, run_task
+
+
+@flow(name="report-dataset", flow_run_name="report {dataset_name} in {root}")
+@fails_in_words
+def report_dataset(
+    root: Path, dataset_name: DatasetName = "energon", report: ReportSettings = ReportSettings()
+) -> ReportSummary:
+    """Write reports/<dataset_name>/index.html: one self-contained page with plots, samples and rejects.
+
+    Args:
+        root: Data root.
+        dataset_name: Folder of the prepared dataset in the data root.
+        report: How much of the dataset the report shows.
+    """
+    summary = run_task(write_report_task, absolute(root), dataset_name, report)
+    get_run_logger().info("report in %s", summary.path)
+    return summary
+
+
+def show(summary: ReportSummary, api: Api) -> None:
+    """Print where the report lies and what is odd."""
+    odd = [(f"  {kind}", f"{count:,}") for kind, count in summary.odd_pictures.items()]
+    rows = [("Report in", str(summary.path)), ("Pictures looked at", f"{summary.pictures_looked_at:,}"), *odd]
+    table("report", rows)
+
+
+if __name__ == "__main__":
+    run_program(report_dataset, show)

@@ -1,0 +1,108 @@
+"""The settings reference, docs/settings.md, made from the models and flows: ``python -m flows.settings_reference``."""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import annotated_types
+import yaml
+from prefect import Flow
+from pydantic.fields import FieldInfo
+
+from tasks import settings
+
+_HEAD = """# Settings
+
+Made by `make settings` from the models that make the UI's forms and the command lines; do not edit.
+
+A setting of a group is `--group.setting-name` on a command line, for example `--convert.maximum-samples 5000`; `null`
+means none. In `prepare-datacomp`, what you leave out of `download`, `gate` and `convert` comes from the slice.
+"""
+
+
+def reference() -> str:
+    """The whole reference as Markdown."""
+    return "\n".join([_HEAD, *_models(), *_flows()])
+
+
+def _models() -> Iterator[str]:
+    models = [m for m in vars(settings).values() if inspect.isclass(m) and issubclass(m, settings.Settings)]
+    for model in models:
+        if model is settings.Settings:
+            continue
+        yield f"## {model.__name__.removesuffix('Settings').lower()}\n\n{(model.__doc__ or '').strip()}\n"
+        yield "| setting | default | allowed | meaning |\n|---|---|---|---|"
+        for name, field in model.model_fields.items():
+            yield f"| `{name}` | {_value(field.default)} | {_allowed(field)} | {_cell(field.description or '')} |"
+        yield ""
+
+
+def _flows() -> Iterator[str]:
+    for entrypoint in _deployed():
+        module, _, name = entrypoint.rpartition(".")
+        flow: Flow[..., Any] = getattr(importlib.import_module(module), name)
+        described = flow.parameters.properties
+        yield f"## Flow `{flow.name}`\n\n`python -m {module}`: {(flow.description or '').partition(chr(10))[0]}\n"
+        yield "| parameter | default | meaning |\n|---|---|---|"
+        for parameter in inspect.signature(flow.fn).parameters.values():
+            default = "required" if parameter.default is parameter.empty else _value(parameter.default)
+            yield f"| `{parameter.name}` | {default} | {_cell(described[parameter.name].get('description', ''))} |"
+        yield ""
+
+
+def _deployed() -> list[str]:
+    """Entry points of all flows, in the order of prefect.yaml."""
+    path = Path(__file__).resolve().parent.parent / "prefect.yaml"
+    deployments = yaml.safe_load(path.read_text(encoding="utf-8"))["deployments"]
+    return list(dict.fromkeys(deployment["entrypoint"] for deployment in deployments))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, settings.Settings):
+        return "see its group"
+    if value == ():
+        return "none"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"`{value}`"
+
+
+def _allowed(field: FieldInfo) -> str:
+    """Limits and alternatives as people write them."""
+    limits = [_limit(item) for item in _constraints(field)]
+    return ", ".join([*(f"`{choice}`" for choice in _choices(field.annotation)), *filter(None, limits)])
+
+
+def _choices(annotation: Any) -> list[Any]:
+    """The alternatives of every Literal in a type."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [choice for part in get_args(annotation) for choice in _choices(part)]
+
+
+def _constraints(field: FieldInfo) -> Iterator[Any]:
+    yield from field.metadata
+    for part in getattr(field.annotation, "__args__", ()):
+        for item in getattr(part, "__metadata__", ()):
+            yield from getattr(item, "metadata", [item])
+
+
+def _limit(item: Any) -> str:
+    signs = {annotated_types.Ge: ("≥", "ge"), annotated_types.Gt: (">", "gt")}
+    signs |= {annotated_types.Le: ("≤", "le"), annotated_types.Lt: ("<", "lt")}
+    for kind, (sign, name) in signs.items():
+        if isinstance(item, kind):
+            return f"{sign} {getattr(item, name)}"
+    pattern = getattr(item, "pattern", None)
+    return f"`{pattern}`" if pattern else ""
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,66 @@
+"""Make a slice: pin files of a hub repository by commit, size, SHA-256 and rows."""
+
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from tasks.errors import MetadataError, SettingsError, TransientError
+from tasks.files import write_bytes
+from tasks.fingerprints import Fingerprints
+from tasks.metadata.fetch import download_patiently, publish
+from tasks.metadata.hub import Announced, Source, announced
+from tasks.metadata.slices import Slice, SliceFile
+from tasks.metadata.verify import listed, schema_problems
+
+
+def commit_of(source: Source, name: str) -> str:
+    """The commit that ``source.revision`` (a branch, a tag or a commit) names now. Raises MetadataError."""
+    return announced(source, name).commit
+
+
+def pin_file(folder: Path, source: Source, name: str) -> SliceFile:
+    """Fetch a file into ``folder`` unless it is there, and return its pin.
+
+    What came is held against what the hub announced. Raises MetadataError; TransientError where a retry may help.
+    """
+    told = announced(source, name)
+    path = folder / name
+    if path.exists():
+        return _pin(path, name, told)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".fetch-{name}-", dir=folder) as temporary:
+        arrived = download_patiently(source, name, Path(temporary))
+        pin = _pin(arrived, name, told)
+        publish(arrived, path, pin)
+    return pin
+
+
+def write_slice(path: Path, name: str, source: Source, pins: list[SliceFile]) -> Slice:
+    """Write the slice file; one that says something else is left alone. Raises SettingsError."""
+    slice_ = Slice(name=name, repo_id=source.repo_id, revision=source.revision, files=tuple(pins))
+    fields = slice_.model_dump(mode="json", include={"name", "repo_id", "revision", "files"})
+    text = yaml.safe_dump(fields, sort_keys=False)
+    if path.exists() and path.read_text("utf-8") != text:
+        raise SettingsError(f"slice_file: {path} is there and says something else; choose another name")
+    write_bytes(path, text.encode())
+    return slice_
+
+
+def _pin(path: Path, name: str, told: Announced) -> SliceFile:
+    found = Fingerprints(path.parent / ".fingerprints").of(path)
+    if found.size != told.bytes or (told.sha256 and found.sha256 != told.sha256):
+        raise TransientError(
+            f"{path} is not what the hub announces: {found.size} bytes with SHA-256 {found.sha256}, announced were "
+            f"{told.bytes} bytes with SHA-256 {told.sha256 or 'unknown'}; if it was there before, move it elsewhere"
+        )
+    try:
+        with pq.ParquetFile(path) as file:
+            rows, problems = file.metadata.num_rows, schema_problems(file.schema_arrow)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise MetadataError(f"{name} cannot be read as Parquet: {error}") from None
+    if problems:
+        raise MetadataError(listed(f"{name} is no metadata that can be downloaded from:", problems))
+    return SliceFile(name=name, rows=rows, bytes=found.size, sha256=found.sha256)

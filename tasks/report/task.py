@@ -1,0 +1,20 @@
+"""The report stage as a Prefect task."""
+
+from pathlib import Path
+
+from prefect import task
+
+from tasks.layout import DataRoot
+from tasks.report.places import places_in_root
+from tasks.report.report import ReportSummary, write_report
+from tasks.retries import RETRIES
+from tasks.settings import ReportSettings
+from tasks.words import fails_in_words
+
+
+@task(name="write-report", task_run_name="report-{dataset_name}", **RETRIES)
+@fails_in_words
+def write_report_task(root: Path, dataset_name: str, report: ReportSettings) -> ReportSummary:
+    """Write a dataset's report. A retry is safe: it only reads, and the page is whole or not there."""
+    data = DataRoot(root)
+    return write_report(places_in_root(data, dataset_name), data.report(dataset_name), report)

@@ -1,0 +1,71 @@
+"""Debian's Chromium, headless, and pages that keep note of everything that goes wrong in them."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.headless import CHROMIUM, SCREENS, headless
+from tests.tasks.report.conftest import catalogue, data, report  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """The browser. Without one the tests are skipped; where CI is set they fail.
+
+    It goes with its module: Playwright keeps an event loop running, which Prefect would take for an async caller.
+    """
+    if CHROMIUM is None:
+        reason = "no Chromium here: tests/browser/install.sh installs Debian's"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with headless(CHROMIUM) as browser:
+        yield browser
+
+
+@pytest.fixture
+def troubles() -> list[str]:
+    """Console errors, exceptions, and requests to elsewhere, of all pages of a test."""
+    return []
+
+
+@pytest.fixture
+def new_page(chromium: Any, troubles: list[str]) -> Iterator[Callable[..., Any]]:
+    """Open a page on a screen ("desk" or "phone") in a colour scheme."""
+    contexts = []
+
+    def open_page(screen: str = "desk", scheme: str = "light", **options: Any) -> Any:
+        context = chromium.new_context(viewport=SCREENS[screen], color_scheme=scheme, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda request: _note_foreign(request.url, troubles))
+        page.on("dialog", lambda dialog: (troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+def _note_foreign(url: str, troubles: list[str]) -> None:
+    if not url.startswith(("file:", "data:", "http://127.0.0.1:")):
+        troubles.append(f"request to {url}")
+
+
+@pytest.fixture(scope="session")
+def contrast() -> str:
+    """A function that lists texts that are hard to read."""
+    return (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where screenshots go: the folder that CI keeps, or a temporary one."""
+    folder = Path(os.environ.get("SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
