@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.slurm.cluster import SlurmCluster, missing_programs
 from tests.slurm.configuration import Layout
+from tests.slurm.pool import Pool
 
 
 def require_slurm(accounting: bool = False) -> None:
@@ -35,3 +37,27 @@ def slurm_with_accounting() -> Iterator[SlurmCluster]:
     require_slurm(accounting=True)
     with SlurmCluster(Layout(name="counted", cpu_nodes=1, gpu_nodes=1, accounting=True, cgroups=True)) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def pool(prefect_server: str, slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """A Slurm work pool with a worker, on the cluster without accounting."""
+    yield from _pool("plain", prefect_server, slurm, tmp_path_factory.mktemp("plain"))
+
+
+def _pool(name: str, url: str, slurm: SlurmCluster, folder: Path) -> Iterator[Pool]:
+    pool = Pool(name, url, slurm, folder)
+    pool.create()
+    pool.start_worker()
+    try:
+        yield pool
+    finally:
+        pool.kill_worker()
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A folder that a job writes into."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    return folder
