@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
     from prefect.client.schemas.responses import DeploymentResponse
 
-_TEMPLATE: dict[str, Any] = {name: "{{ " + name + " }}" for name in JobVariables.model_fields if name != "env"}  # env has a place of its own
+_TEMPLATE: dict[str, Any] = {
+    name: "{{ " + name + " }}" for name in JobVariables.model_fields if name != "env"
+}  # env has a place of its own
 _SIGTERM = "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"
 
 

@@ -28,14 +28,8 @@ class Verdict:
 
     fate: Fate
     message: str
-
-    @property
-    def overrules_crash(self) -> bool:
-        """Whether it counts more than a Crashed that the process told in its last moment.
-
-        A process that gets SIGTERM cannot know why; Slurm does.
-        """
-        return self.fate in {Fate.CANCELLED, Fate.RESCHEDULED, Fate.FAILED}
+    # A process that gets SIGTERM cannot know why, and may tell Crashed in its last moment; Slurm knows.
+    overrules_crash: bool = False
 
 
 def judge(report: JobReport, receipt: Receipt | None, variables: JobVariables, reschedules: int) -> Verdict:
@@ -43,12 +37,11 @@ def judge(report: JobReport, receipt: Receipt | None, variables: JobVariables, r
     receipt = _of_this_attempt(receipt, report)
     fate = _fate(report, receipt, variables)
     message = describe(report, receipt)
-    if fate is not Fate.RESCHEDULED:
-        return Verdict(fate, message)
-    if reschedules >= variables.max_reschedules:
-        limit = f"not rescheduled: max_reschedules ({variables.max_reschedules}) is reached"
-        return Verdict(Fate.CRASHED, f"{message}; {limit}")
-    return Verdict(fate, message)
+    slurm_knows = report.state not in {"FAILED", "COMPLETED", LOST} or _at_time_limit(report, receipt)
+    if fate is Fate.RESCHEDULED and reschedules >= variables.max_reschedules:
+        fate = Fate.CRASHED
+        message += f"; not rescheduled: max_reschedules ({variables.max_reschedules}) is reached"
+    return Verdict(fate, message, overrules_crash=slurm_knows)
 
 
 def describe(report: JobReport, receipt: Receipt | None) -> str:

@@ -87,7 +87,14 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         task_status: anyio.abc.TaskStatus[Any] | None = None,
     ) -> SlurmWorkerResult:
         """Submit the run as a job and see it to its end."""
-        job = await self._submit(flow_run, configuration)
+        try:
+            job = await self._submit(flow_run, configuration)
+        except InfrastructureError as error:
+            # Told here and not by the base class, which would put a stack trace into the run's log.
+            await self._propose_crashed_state(flow_run, str(error))
+            if task_status:
+                task_status.started(None)
+            return SlurmWorkerResult(status_code=0, identifier="")
         if task_status:
             task_status.started(str(job.pid))
         await self._supervisor.see_to_its_end(job)

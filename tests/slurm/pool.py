@@ -41,6 +41,7 @@ class Pool:
     url: str
     slurm: SlurmCluster
     folder: Path
+    python_path: str = str(ROOT)
     worker: subprocess.Popen[bytes] | None = None
     deployments: dict[str, UUID] = field(default_factory=dict)
 
@@ -57,7 +58,7 @@ class Pool:
                     work_pool_name=self.name,
                     entrypoint=f"tests.slurm.probes.{probe.fn.__name__}",
                     pull_steps=[],
-                    job_variables={"log_dir": str(self.folder / "jobs"), "env": {"PYTHONPATH": str(ROOT)}},
+                    job_variables={"log_dir": str(self.folder / "jobs"), "env": {"PYTHONPATH": self.python_path}},
                 )
 
     def client(self) -> SyncPrefectClient:
@@ -77,6 +78,8 @@ class Pool:
                 "PATH": f"{Path(sys.executable).parent}:{self.slurm.environment['PATH']}",
                 "PYTHONPATH": str(ROOT),
                 "PREFECT_API_URL": self.url,
+                "SLURM_FROM_THE_WORKER": "must not reach a job",
+                "SECRET_OF_THE_WORKER": "must not reach a job",
                 **QUICK,
                 **environment,
             },
