@@ -4,13 +4,13 @@ ROOT ?= quickstart-data
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test lint ui lock clean
+.PHONY: quickstart test lint ui benchmark lock clean
 
 quickstart: $(VENV)/.ready
 	$(BIN)/python -m flows.quickstart --root $(ROOT)
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -34,3 +34,6 @@ lock:
 
 clean:
 	rm -rf $(VENV) build *.egg-info
+
+benchmark: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.run

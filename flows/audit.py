@@ -6,7 +6,7 @@ from pathlib import Path
 from prefect import flow, get_run_logger
 
 from deployments.dask import task_runner, worker_count
-from deployments.profiles import load_profile
+from deployments.profiles import ClusterProfile, load_profile
 from flows.program import run_program
 from tasks.audit.gate import add_up, check_gate, shard_names
 from tasks.audit.models import AuditJob, AuditTotals, Finding, ShardAudit
@@ -14,7 +14,7 @@ from tasks.audit.task import audit_one_shard
 from tasks.caching import stored_in
 from tasks.errors import PipelineError, SettingsError
 from tasks.fanout import jobs_in_flight, run_each
-from tasks.files import write_json
+from tasks.files import remove_leftovers, write_json
 from tasks.fingerprints import Verify
 from tasks.layout import default_audit_dir
 from tasks.settings import GateSettings
@@ -46,14 +46,16 @@ def audit_download(
         raise SettingsError(
             f"audit_dir: the shards lie in {shards_dir}, not in a data root's raw/shards; name a folder"
         )
+    profile = load_profile(cluster)
     shards, foreign = shard_names(shards_dir)
+    remove_leftovers(audit_dir)
     jobs = [
         AuditJob(
             shards_dir=shards_dir, audit_dir=audit_dir, shard=shard, metadata_sha256=metadata_sha256, verify=verify
         )
         for shard in shards
     ]
-    audits = list(_run(jobs, cluster, audit_dir))
+    audits = list(_run(jobs, profile, audit_dir))
     totals = add_up(audits, foreign)
     write_json(audit_dir / "totals.json", totals.model_dump(mode="json"))
     _say(totals)
@@ -62,9 +64,8 @@ def audit_download(
     return totals
 
 
-def _run(jobs: list[AuditJob], cluster: str, audit_dir: Path) -> Iterator[ShardAudit]:
+def _run(jobs: list[AuditJob], profile: ClusterProfile, audit_dir: Path) -> Iterator[ShardAudit]:
     """Audit all shards; their receipts are what counts, in the shards' order."""
-    profile = load_profile(cluster)
     errors: dict[str, BaseException] = {}
     with task_runner(profile) as runner:
         task = stored_in(audit_one_shard, audit_dir / "results")

@@ -6,9 +6,10 @@ from prefect import flow
 
 from flows.program import run_program
 from tasks.energon.check import CheckSummary
+from tasks.energon.manifest import SPLITS
 from tasks.energon.task import check_files_task, check_loader_task
 from tasks.settings import CheckSettings
-from tasks.words import fails_in_words
+from tasks.words import fails_in_words, run_task
 
 
 @flow(name="check-dataset", flow_run_name="check {dataset_dir}")
@@ -20,8 +21,8 @@ def check_dataset(dataset_dir: Path, check: CheckSettings = CheckSettings()) -> 
         dataset_dir: Folder of the prepared dataset.
         check: How it is checked.
     """
-    index = check_files_task(dataset_dir, check)
-    loaded = tuple(check_loader_task(dataset_dir, split, check) for split in ("train", "val"))
+    index = run_task(check_files_task, dataset_dir, check)
+    loaded = tuple(run_task(check_loader_task, dataset_dir, split, check) for split in SPLITS)
     return CheckSummary(index=index, loaded=loaded)
 
 

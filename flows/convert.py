@@ -19,7 +19,7 @@ from tasks.fanout import jobs_in_flight, run_each
 from tasks.fingerprints import Verify
 from tasks.layout import default_audit_dir
 from tasks.settings import CheckSettings, ConvertSettings
-from tasks.words import fails_in_words
+from tasks.words import fails_in_words, run_task
 
 
 class ConvertResult(BaseModel):
@@ -57,8 +57,9 @@ def convert_dataset(
         cluster: Cluster profile: the name of a shipped one, or the path of a YAML file.
         verify: changed: trust noted hashes of unchanged files; full: hash everything again.
     """
+    profile = load_profile(cluster)
     conversion = Conversion(source_dir, output_dir, audit_dir or default_audit_dir(source_dir), convert, verify)
-    plan = _scan_and_write(conversion, load_profile(cluster))
+    plan = _scan_and_write(conversion, profile)
     manifest = conversion.finish(plan)
     if not manifest["accepted"]:
         raise GateError(
@@ -66,7 +67,7 @@ def convert_dataset(
             f"({convert.minimum_train_samples}); the tars are kept, nothing was indexed. Lower minimum_train_samples "
             "and run again, or convert more raw shards into another folder"
         )
-    index = index_dataset_task(output_dir, CheckSettings(verify=verify))
+    index = run_task(index_dataset_task, output_dir, CheckSettings(verify=verify))
     return ConvertResult(
         source_dir=source_dir,
         dataset_dir=output_dir,

@@ -13,7 +13,7 @@ from tasks.layout import DataRoot
 from tasks.metadata.slices import load_slice
 from tasks.metadata.task import write_metadata_manifest
 from tasks.settings import DownloadSettings
-from tasks.words import fails_in_words
+from tasks.words import fails_in_words, run_task
 
 
 @flow(name="download-images", flow_run_name="images of {dataset_slice} in {root}")
@@ -34,7 +34,7 @@ def download_images(
     """
     data = DataRoot(root.expanduser().absolute())
     slice_ = load_slice(dataset_slice)
-    manifest = write_metadata_manifest(data.metadata, slice_, verify)
+    manifest = run_task(write_metadata_manifest, data.metadata, slice_, verify)
     source = DownloadInput(
         metadata_dir=data.metadata,
         metadata_sha256=manifest.metadata_sha256,

@@ -16,7 +16,7 @@ from tasks.metadata.fetch import FetchedFile, fetch_jobs
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
 from tasks.metadata.task import fetch_metadata_file, write_metadata_manifest
-from tasks.words import fails_in_words
+from tasks.words import fails_in_words, run_task
 
 _FILES_AT_A_TIME = 4
 
@@ -44,7 +44,7 @@ def download_metadata(
         raise kind("\n".join(sorted(str(error) for error in errors)))
     for outcome in outcomes:
         _warn_of_moved(outcome.result)
-    return write_metadata_manifest(data.metadata, slice_, verify)
+    return run_task(write_metadata_manifest, data.metadata, slice_, verify)
 
 
 def _warn_of_moved(fetched: FetchedFile) -> None:

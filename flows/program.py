@@ -31,7 +31,7 @@ def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = 
 
     ``show`` prints the result for people; the last line on stdout is always the result as one JSON object.
     """
-    parameters = _parameters(flow, sys.argv[1:])
+    parameters = read_parameters(flow, sys.argv[1:])
     try:
         with prefect_api() as api:
             result: BaseModel = flow(**parameters)
@@ -57,7 +57,8 @@ def table(title: str, rows: list[tuple[str, str]]) -> None:
     Console(file=sys.stdout).print(grid)
 
 
-def _parameters(flow: Flow[..., Any], arguments: list[str]) -> dict[str, Any]:
+def read_parameters(flow: Flow[..., Any], arguments: list[str]) -> dict[str, Any]:
+    """The flow's parameters from a command line; exits with 2 and a line a field if they cannot be used."""
     model = command_line(flow)
     try:
         source = CliSettingsSource[Any](model, cli_parse_args=arguments)

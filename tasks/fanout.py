@@ -73,6 +73,7 @@ class _Flight(Generic[Job]):
         self.finished: queue.Queue[UUID] = queue.Queue()
 
     def submit(self, job: Job, attempt: int) -> None:
+        """Hand a job to the runner; its end comes through the queue."""
         future = self.runner.submit(self.task, parameters={"job": job})
         run_id = future.task_run_id
         self.running[run_id] = (future.wrapped_future, job, attempt)

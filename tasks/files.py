@@ -45,8 +45,8 @@ def fsync_folder(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files that a killed run left in ``folder``."""
-    for leftover in folder.glob(f".*{TEMPORARY_SUFFIX}"):
+    """Delete the temporary files that a killed run left in ``folder`` and below."""
+    for leftover in folder.rglob(f".*{TEMPORARY_SUFFIX}"):
         leftover.unlink(missing_ok=True)
 
 
@@ -66,6 +66,11 @@ def readable_json(value: Any) -> bytes:
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     # A lone surrogate (a file name that is not UTF-8) becomes the JSON escape that means it.
     return text.encode("utf-8", "backslashreplace")
+
+
+def readable_text(text: str) -> str:
+    """``text`` with escapes for what UTF-8 cannot hold, such as the bytes of a name in another encoding."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def canonical_json(value: Any) -> bytes:

@@ -1,7 +1,8 @@
 """What a file holds (its SHA-256), remembered for as long as its size and times stay the same."""
 
-import contextlib
-import json
+import errno
+import os
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +12,12 @@ from tasks.files import sha256_of, write_json
 
 Verify = Literal["changed", "full"]
 """``changed`` trusts a noted hash while size, mtime and ctime are those of the note; ``full`` hashes again."""
+
+_NO_NOTES = {errno.EACCES, errno.EPERM, errno.EROFS}
+"""A folder that may not be written to goes without notes."""
+
+_CLOCK_TICK_NS = 20_000_000
+"""Times of local file systems advance in steps of up to 10 ms."""
 
 
 class Fingerprint(BaseModel):
@@ -40,9 +47,11 @@ class Fingerprints:
     The notes are a cache beside the receipts: deleting them costs time, never correctness.
     """
 
-    def __init__(self, folder: Path, verify: Verify = "changed") -> None:
+    def __init__(self, folder: Path, verify: Verify = "changed", keep: bool = True) -> None:
+        """``keep``: whether new hashes are noted; without it ``folder`` is only read."""
         self.folder = folder
         self.verify = verify
+        self.keep = keep
 
     def of(self, path: Path) -> Fingerprint:
         """The fingerprint of ``path``; reads the file only if it may have changed. Raises OSError."""
@@ -52,8 +61,7 @@ class Fingerprints:
     def noted(self, path: Path) -> Fingerprint | None:
         """The fingerprint noted for ``path``, if the file still has the size and times of the note."""
         stat, note = path.stat(), self._read(path)
-        times = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-        if note is None or (note.size, note.mtime_ns, note.ctime_ns) != times:
+        if note is None or (note.size, note.mtime_ns, note.ctime_ns) != _times(stat):
             return None
         return Fingerprint(name=path.name, size=note.size, sha256=note.sha256)
 
@@ -61,8 +69,7 @@ class Fingerprints:
         """Note the hash of a file that was just written and hashed on the way."""
         stat = path.stat()
         note = _Note(size=stat.st_size, mtime_ns=stat.st_mtime_ns, ctime_ns=stat.st_ctime_ns, sha256=sha256)
-        with contextlib.suppress(PermissionError):  # a folder that may not be written to goes without notes
-            write_json(self._note(path), note.model_dump())
+        self._write(path, note)
         return Fingerprint(name=path.name, size=note.size, sha256=sha256)
 
     def matches(self, path: Path, expected: Fingerprint) -> bool:
@@ -77,10 +84,11 @@ class Fingerprints:
     def _hash(self, path: Path) -> Fingerprint:
         while True:
             before = path.stat()
+            _outwait_clock_tick(before.st_ctime_ns)
             sha256 = sha256_of(path)
             after = path.stat()
             # A file that changed under the hash is hashed again: the note must describe one state of it.
-            if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
+            if _times(before) == _times(after):
                 return self.remember(path, sha256)
 
     def _note(self, path: Path) -> Path:
@@ -89,5 +97,25 @@ class Fingerprints:
     def _read(self, path: Path) -> _Note | None:
         try:
             return _Note.model_validate_json(self._note(path).read_bytes())
-        except (FileNotFoundError, ValidationError, json.JSONDecodeError):
+        except (FileNotFoundError, ValidationError):
             return None
+
+    def _write(self, path: Path, note: _Note) -> None:
+        if not self.keep:
+            return
+        try:
+            write_json(self._note(path), note.model_dump())
+        except OSError as error:
+            if error.errno not in _NO_NOTES:
+                raise
+
+
+def _times(stat: os.stat_result) -> tuple[int, int, int]:
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+def _outwait_clock_tick(ctime_ns: int) -> None:
+    """A file that changes again within a tick of the file system's clock keeps its times: let the tick pass first."""
+    age = time.time_ns() - ctime_ns
+    if 0 <= age < _CLOCK_TICK_NS:
+        time.sleep((_CLOCK_TICK_NS - age) / 1e9)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -11,6 +11,8 @@ from tasks.files import canonical_json, write_json
 from tasks.fingerprints import Fingerprint, Fingerprints
 
 SCHEMA_VERSION = 1
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class Receipt(BaseModel):
@@ -37,6 +39,13 @@ class Receipt(BaseModel):
     def is_for(self, work: "Receipt") -> bool:
         """Whether this receipt tells of the same work: stage, version, inputs and settings."""
         return _identity(self) == _identity(work)
+
+    def counts_as(self, model: type[Model]) -> Model | None:
+        """The counts as a value of ``model``; None if they are not one."""
+        try:
+            return model.model_validate(self.counts)
+        except ValidationError:
+            return None
 
     def outputs_intact(self, folder: Path, fingerprints: Fingerprints) -> bool:
         """Whether every output still lies in ``folder`` unchanged."""

@@ -5,6 +5,7 @@ One Parquet file a tar, one row a group: key, offset of the first header, and (e
 each member, offsets and sizes in bytes. The tar's fingerprint, troubles and archive end are in the schema's metadata.
 """
 
+import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +18,7 @@ from tasks.files import atomic_file, canonical_json
 from tasks.fingerprints import Fingerprint, Fingerprints, Verify
 from tasks.raw_tar import Group, Member, TarContents, Trouble, read_tar
 
-INDEX_VERSION = 1
+INDEX_VERSION = 2
 _HEADER = b"shard-index"
 _MEMBER = pa.struct([("extension", pa.binary()), ("offset", pa.int64()), ("size", pa.int64())])
 _SCHEMA = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("members", pa.list_(_MEMBER))])
@@ -27,13 +28,13 @@ class ShardIndexes:
     """Indexes of the raw tars of one folder.
 
     ``own`` is where missing indexes are written; ``shared`` (the audit's folder, possibly read-only) is
-    looked into first.
+    looked into first. ``keep``: whether hashes of new or changed tars are noted in ``own``.
     """
 
-    def __init__(self, own: Path, shared: Path | None = None, verify: Verify = "changed") -> None:
+    def __init__(self, own: Path, shared: Path | None = None, verify: Verify = "changed", keep: bool = True) -> None:
         self.own = own
         self.shared = shared
-        self.fingerprints = Fingerprints(own / "fingerprints", verify)
+        self.fingerprints = Fingerprints(own / "fingerprints", verify, keep)
 
     def fingerprint(self, tar: Path) -> Fingerprint:
         """The tar's fingerprint; hashes the tar if it is new or changed. Raises OSError."""
@@ -69,6 +70,7 @@ def write_index(path: Path, contents: TarContents, fingerprint: Fingerprint) -> 
         "troubles": [asdict(trouble) for trouble in contents.troubles],
         "end": contents.end,
         "other_members": contents.other_members,
+        "seal": _seal(contents),
     }
     table = table.replace_schema_metadata({_HEADER: canonical_json(header)})
     with atomic_file(path) as file:
@@ -79,17 +81,29 @@ def read_index(path: Path, fingerprint: Fingerprint) -> TarContents | None:
     """A tar's index; None if there is none, or it is of another tar or version, or damaged."""
     try:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
-    except (OSError, pa.ArrowInvalid):
+        header = json.loads(table.schema.metadata[_HEADER])
+        if header["version"] != INDEX_VERSION or header["tar"] != fingerprint.model_dump():
+            return None
+        return _contents(table, header)
+    except Exception:  # a damaged file may make Arrow raise anything; the index is a cache, and is made anew
         return None
-    header = json.loads((table.schema.metadata or {}).get(_HEADER, b"{}"))
-    if header.get("version") != INDEX_VERSION or header.get("tar") != fingerprint.model_dump():
-        return None
-    return TarContents(
+
+
+def _contents(table: pa.Table, header: dict[str, Any]) -> TarContents:
+    contents = TarContents(
         _groups(table),
         tuple(Trouble(**trouble) for trouble in header["troubles"]),
         header["end"],
         tuple(header["other_members"]),
     )
+    if header["seal"] != _seal(contents):
+        raise ValueError("the index is damaged")
+    return contents
+
+
+def _seal(contents: TarContents) -> str:
+    """SHA-256 over all that the index says: Parquet's own checksums leave its footer out."""
+    return hashlib.sha256(repr(contents).encode()).hexdigest()
 
 
 def _columns(groups: tuple[Group, ...]) -> dict[str, list[Any]]:

@@ -4,6 +4,8 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from prefect import Task
+from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
 from prefect.states import Failed
 
@@ -30,3 +32,12 @@ def fails_in_words(function: Callable[P, R]) -> Callable[P, R]:
             return Failed(message=str(error), data=error)  # type: ignore[return-value]
 
     return wrapped
+
+
+def run_task(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a task in this process and return its result; raises what it failed with.
+
+    A task that is called plainly hands a returned Failed state on as if it were a result.
+    """
+    state: State[R] = task(*args, return_state=True, **kwargs)
+    return state.result()

@@ -106,7 +106,7 @@ class AuditJob(_Value):
             return None
         if not receipt.outputs_intact(self.audit_dir, self.indexes().fingerprints):
             return None
-        return ShardAudit.model_validate(receipt.counts)
+        return receipt.counts_as(ShardAudit)
 
     def cache_parts(self) -> dict[str, Any]:
         """What identifies the work, for the cache key."""

@@ -4,11 +4,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tasks.audit.models import AuditJob, Finding, ShardAudit, Stats
-from tasks.audit.stats import parse_stats
+from tasks.audit.stats import contradictions, parse_stats
+from tasks.errors import TransientError
+from tasks.files import readable_text
 from tasks.raw_tar import Group, TarContents
 
 EXPECTED = ("jpg", "json", "txt")
 """The members of a raw sample."""
+
+_NO_COUNTS = {"missing_stats", "bad_stats"}
+"""Findings with which the stats promise nothing that the tar could be held to."""
 
 _TAR_ENDS = {
     "missing": ("no_end_of_archive", "the tar does not end with an end of archive: its writer was interrupted"),
@@ -20,23 +25,34 @@ def audit_shard(job: AuditJob) -> ShardAudit:
     """Audit a shard, write its index and its receipt, and return all that was found.
 
     A finding is not an error here: every shard is audited and every finding reported. Work that a valid
-    receipt tells of is not done again. Raises OSError if a file cannot be read.
+    receipt tells of is not done again. Raises OSError if a file cannot be read, TransientError if one changed
+    meanwhile.
     """
     done = job.finished()
     if done is not None:
         return done
+    work = job.receipt()
+    audit = _audit(job)
+    receipt = job.receipt(audit)
+    if not receipt.is_for(work):
+        raise TransientError(f"the shard {job.shard} changed while it was audited; is its download still running?")
+    receipt.write(job.receipt_path)
+    return audit
+
+
+def _audit(job: AuditJob) -> ShardAudit:
     contents = job.indexes().contents(job.tar) if job.tar.is_file() else None
     stats, stats_findings = _stats(job)
-    findings = [*stats_findings, *_tar_findings(job, contents, stats)]
-    audit = ShardAudit(
+    findings = [*stats_findings, *_tar_findings(job, contents)]
+    if contents and not any(finding.kind in _NO_COUNTS for finding in stats_findings):
+        findings += _count_findings(job, contents, stats)
+    return ShardAudit(
         shard=job.shard,
         stats=stats,
         samples=sum(_is_whole(group) for group in contents.groups) if contents else 0,
         tar_bytes=job.tar.stat().st_size if contents else 0,
         findings=tuple(findings),
     )
-    job.receipt(audit).write(job.receipt_path)
-    return audit
 
 
 def _stats(job: AuditJob) -> tuple[Stats, list[Finding]]:
@@ -44,11 +60,13 @@ def _stats(job: AuditJob) -> tuple[Stats, list[Finding]]:
         message = f"{job.stats_file.name} is missing: the download of this shard was not completed; resume it"
         return Stats(), [Finding(shard=job.shard, kind="missing_stats", message=message)]
     stats, problems = parse_stats(job.stats_file.read_bytes())
+    faults = [("bad_stats", problem) for problem in problems]
+    faults = faults or [("contradictory_stats", contradiction) for contradiction in contradictions(stats)]
     name = job.stats_file.name
-    return stats, [Finding(shard=job.shard, kind="bad_stats", message=f"{name}: {problem}") for problem in problems]
+    return stats, [Finding(shard=job.shard, kind=kind, message=f"{name}: {fault}") for kind, fault in faults]
 
 
-def _tar_findings(job: AuditJob, contents: TarContents | None, stats: Stats) -> Iterator[Finding]:
+def _tar_findings(job: AuditJob, contents: TarContents | None) -> Iterator[Finding]:
     if contents is None:
         yield Finding(shard=job.shard, kind="missing_tar", message=f"{job.tar.name} is missing; resume the download")
         return
@@ -67,8 +85,11 @@ def _tar_findings(job: AuditJob, contents: TarContents | None, stats: Stats) -> 
     if contents.end in _TAR_ENDS:
         kind, message = _TAR_ENDS[contents.end]
         yield Finding(shard=job.shard, kind=kind, message=message)
+
+
+def _count_findings(job: AuditJob, contents: TarContents, stats: Stats) -> Iterator[Finding]:
     whole = sum(_is_whole(group) for group in contents.groups)
-    if job.stats_file.is_file() and whole != stats.successes:
+    if whole != stats.successes:
         message = f"the stats promise {stats.successes} samples, the tar holds {whole} whole ones"
         yield Finding(shard=job.shard, kind="count_mismatch", message=message)
 
@@ -78,7 +99,7 @@ def _group_findings(shard: str, contents: TarContents) -> Iterator[Finding]:
     for group in contents.groups:
         seen[group.key] += 1
         for kind, message in _faults(group, seen[group.key]):
-            yield Finding(shard=shard, kind=kind, message=message, key=group.key, offset=group.offset)
+            yield Finding(shard=shard, kind=kind, message=message, key=readable_text(group.key), offset=group.offset)
 
 
 def _faults(group: Group, times_seen: int) -> Iterator[tuple[str, str]]:

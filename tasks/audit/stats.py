@@ -4,12 +4,13 @@ import json
 from typing import Any
 
 from tasks.audit.models import Stats
+from tasks.files import readable_text
 
 _COUNTS = ("count", "successes", "failed_to_download", "failed_to_resize")
 
 
 def parse_stats(data: bytes) -> tuple[Stats, list[str]]:
-    """The stats in ``data``, and a sentence for everything that is wrong with them.
+    """The stats in ``data``, and a sentence for everything that cannot be read of them.
 
     Format (img2dataset's logger): an object with the four counts and ``status_dict``, reason -> count.
     """
@@ -24,7 +25,7 @@ def parse_stats(data: bytes) -> tuple[Stats, list[str]]:
     if problems:
         return Stats(reasons=reasons), problems + bad_reasons
     stats = Stats(**{name: raw[name] for name in _COUNTS}, reasons=reasons)
-    return stats, bad_reasons + _contradictions(stats)
+    return stats, bad_reasons
 
 
 def _is_count(value: Any) -> bool:
@@ -38,10 +39,11 @@ def _bad_count(name: str, value: Any) -> str:
 def _reasons(raw: Any) -> tuple[dict[str, int], list[str]]:
     if not isinstance(raw, dict) or not all(_is_count(count) for count in raw.values()):
         return {}, ["the stats' status_dict does not map reasons to whole numbers"]
-    return raw, []
+    return {readable_text(reason): count for reason, count in raw.items()}, []
 
 
-def _contradictions(stats: Stats) -> list[str]:
+def contradictions(stats: Stats) -> list[str]:
+    """A sentence for every two numbers of the stats that cannot both be right."""
     found = []
     total = stats.successes + stats.failed_to_download + stats.failed_to_resize
     if total != stats.count:

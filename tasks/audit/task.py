@@ -6,18 +6,15 @@ from tasks.audit.models import AuditJob, ShardAudit
 from tasks.audit.shard import audit_shard
 from tasks.caching import ReceiptCache
 from tasks.errors import ShardError
-from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.retries import RETRIES
 from tasks.words import fails_in_words
 
 
 @task(
     name="audit-shard",
     task_run_name="audit-{job.shard}",
-    retries=len(RETRY_DELAYS),
-    retry_delay_seconds=RETRY_DELAYS,
-    retry_jitter_factor=RETRY_JITTER,
-    retry_condition_fn=worth_retrying,
     cache_policy=ReceiptCache(),
+    **RETRIES,
 )
 @fails_in_words
 def audit_one_shard(job: AuditJob) -> ShardAudit:

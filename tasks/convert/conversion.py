@@ -17,9 +17,10 @@ from tasks.convert.plan_files import read_plan, write_plan
 from tasks.convert.scan import read_scan
 from tasks.errors import PipelineError, PlanError, ShardError
 from tasks.files import remove_leftovers, write_json
-from tasks.fingerprints import Verify
+from tasks.fingerprints import Fingerprint, Verify
 from tasks.raw_tar import list_raw_tars
 from tasks.settings import ConvertSettings
+from tasks.shard_index import ShardIndexes
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Conversion:
         self.tars = list_raw_tars(self.source_dir)
         self.byte_settings = byte_settings(self.settings, self.excluded)
         check_output_folder(self.source_dir, self.dataset_dir, self.byte_settings, self._fingerprints_of_tars())
-        remove_leftovers(self.folder.staging)
+        remove_leftovers(self.dataset_dir)
 
     @cached_property
     def folder(self) -> PrepareFolder:
@@ -86,6 +87,8 @@ class Conversion:
         if the folder belongs to another plan.
         """
         done = self._first_scanned()
+        if not done:
+            self._refuse_missing_scan(self.tars[0])
         scans = self._read(done)
         decision = decide(scans, self.settings.maximum_samples, self.excluded)
         if not decision.reached and len(done) < len(self.tars):
@@ -152,7 +155,7 @@ class Conversion:
             verify=self.verify,
         )
 
-    def _fingerprints_of_tars(self) -> Iterator[Any]:
-        for tar in self.tars:
-            job = self._scan_job(tar)
-            yield job.indexes().fingerprint(tar)
+    def _fingerprints_of_tars(self) -> Iterator[Fingerprint]:
+        """For a folder that may not be ours: its notes are read, and none is added."""
+        indexes = ShardIndexes(self.folder.index, self.audit_dir, self.verify, keep=False)
+        return map(indexes.fingerprint, self.tars)

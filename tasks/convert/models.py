@@ -134,11 +134,11 @@ class ScanJob(_Value):
     def finished(self) -> ScanSummary | None:
         """What a valid receipt tells of, or None."""
         receipt = read_receipt(self.receipt_path)
-        if receipt is None or not receipt.is_for(self.receipt()):
+        if receipt is None or not receipt.outputs or not receipt.is_for(self.receipt()):
             return None
         if not receipt.outputs_intact(self.folder.scan, self.folder.fingerprints(self.verify)):
             return None
-        return ScanSummary.model_validate(receipt.counts)
+        return receipt.counts_as(ScanSummary)
 
     def cache_parts(self) -> dict[str, Any]:
         """What identifies the work, for the cache key."""
@@ -152,7 +152,7 @@ class ScanJob(_Value):
         return f"scan of {self.tar.name}"
 
 
-class OutputTar(_Value):
+class PlannedTar(_Value):
     """An output tar of the plan. ``row_group``: where its samples stand in ``plan.parquet``."""
 
     filename: str
@@ -191,7 +191,7 @@ class Plan(_Value):
     """Whether every available raw tar was opened without reaching ``maximum_samples``."""
     shards: tuple[ShardCounts, ...]
     counts: Counts
-    tars: tuple[OutputTar, ...]
+    tars: tuple[PlannedTar, ...]
 
 
 class WriteJob(_Value):
@@ -240,7 +240,8 @@ class WriteJob(_Value):
             return None
         if not receipt.outputs_intact(self.dataset_dir, self.folder.fingerprints(self.verify)):
             return None
-        return WrittenTar(output=receipt.outputs[0], samples=receipt.counts["samples"])
+        counts = receipt.counts_as(_WriteCounts)
+        return WrittenTar(output=receipt.outputs[0], samples=counts.samples) if counts else None
 
     def cache_parts(self) -> dict[str, Any]:
         """What identifies the work, for the cache key."""
@@ -252,6 +253,10 @@ class WriteJob(_Value):
 
     def __str__(self) -> str:
         return f"writing of {self.filename}"
+
+
+class _WriteCounts(_Value):
+    samples: int
 
 
 class WrittenTar(_Value):

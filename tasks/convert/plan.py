@@ -1,6 +1,7 @@
 """Decide on every sample, in order and on the scan tables alone: who is emitted, and into which tar."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,8 @@ import pyarrow.compute as pc
 from tasks.convert.models import (
     CONTRACT_VERSION,
     Counts,
-    OutputTar,
     Plan,
+    PlannedTar,
     ScanSummary,
     ShardCounts,
     Split,
@@ -100,7 +101,9 @@ def _first_of_uid(uid: pa.ChunkedArray, candidate: Array) -> Array:
 
 
 def _strings(column: pa.ChunkedArray) -> Array:
-    return np.asarray(pc.fill_null(column, "").to_numpy(), dtype=np.str_)
+    """The column as text objects, "" for null. NumPy's own text type would drop NUL bytes at the end."""
+    codes = pc.dictionary_encode(pc.fill_null(column, "")).combine_chunks()
+    return np.asarray(codes.dictionary.to_pylist(), dtype=object)[codes.indices.to_numpy()]
 
 
 def _refuse_trouble(scans: Sequence[Scan], end: int, reached: bool) -> None:
@@ -128,7 +131,7 @@ SPLITS: tuple[Split, Split] = ("train", "val")
 def place(decision: Decision, settings: ConvertSettings) -> Placement:
     """Split and tar of every emitted sample, in selection order."""
     row = np.flatnonzero(decision.emitted)
-    hashes = decision.table.column("split_hash").to_numpy()[row].astype(np.uint64)
+    hashes = decision.table.column("split_hash").take(pa.array(row)).to_numpy()
     split = (hashes / np.float64(2**64) < settings.validation_fraction).astype(np.int8)
     tar = np.empty(len(row), dtype=np.int64)
     for value in (0, 1):
@@ -187,12 +190,13 @@ def read_excluded(path: Path | None) -> frozenset[str]:
 def _identity(
     settings: dict[str, Any], opened: tuple[Fingerprint, ...], decision: Decision, placement: Placement
 ) -> str:
-    reasons, codes = np.unique(decision.reason, return_inverse=True)
+    reasons = pa.array(decision.reason, pa.string()).dictionary_encode()
+    codes = reasons.indices.to_numpy()
     head = {
         "contract_version": CONTRACT_VERSION,
         "settings": settings,
         "opened": [fingerprint.model_dump() for fingerprint in opened],
-        "reasons": reasons.tolist(),
+        "reasons": reasons.dictionary.to_pylist(),
     }
     identity = hashlib.sha256(canonical_json(head))
     for array, kind in ((codes, "<i4"), (placement.row, "<i8"), (placement.split, "i1"), (placement.tar, "<i8")):
@@ -201,14 +205,14 @@ def _identity(
 
 
 def _counts(decision: Decision, placement: Placement) -> Counts:
-    reasons, numbers = np.unique(decision.reason[~decision.emitted], return_counts=True)
+    skipped = Counter(decision.reason[~decision.emitted].tolist())
     val = int(np.count_nonzero(placement.split))
     return Counts(
         input_samples=len(decision.reason),
         train=len(placement.row) - val,
         val=val,
-        skipped=int(numbers.sum()),
-        skip_reasons=dict(zip(reasons.tolist(), numbers.tolist(), strict=True)),
+        skipped=skipped.total(),
+        skip_reasons=dict(sorted(skipped.items())),
     )
 
 
@@ -222,10 +226,10 @@ def _shard_counts(scans: Sequence[Scan], decision: Decision) -> tuple[ShardCount
     )
 
 
-def _tars(placement: Placement) -> tuple[OutputTar, ...]:
-    tars: list[OutputTar] = []
+def _tars(placement: Placement) -> tuple[PlannedTar, ...]:
+    tars: list[PlannedTar] = []
     for value, split in enumerate(SPLITS):
         for number, samples in enumerate(np.bincount(placement.tar[placement.split == value]).tolist()):
             filename = f"{split}-shard-{number:06d}.tar"
-            tars.append(OutputTar(filename=filename, split=split, samples=samples, row_group=len(tars)))
+            tars.append(PlannedTar(filename=filename, split=split, samples=samples, row_group=len(tars)))
     return tuple(tars)

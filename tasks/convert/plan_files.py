@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from tasks.convert.models import OutputTar, Plan, PrepareFolder
+from tasks.convert.models import Plan, PlannedTar, PrepareFolder
 from tasks.convert.plan import SPLITS, Array, Decision, Placement
 from tasks.errors import PlanError
 from tasks.files import atomic_file, write_json
@@ -43,7 +43,7 @@ def read_plan(folder: PrepareFolder) -> Plan | None:
         ) from None
 
 
-def read_samples(folder: PrepareFolder, tar: OutputTar) -> pa.Table:
+def read_samples(folder: PrepareFolder, tar: PlannedTar) -> pa.Table:
     """The samples of one output tar, in order, with the raw tar that each comes from."""
     return pq.ParquetFile(folder.samples).read_row_group(tar.row_group)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.convert.jpeg import JpegVerdict, check_jpeg
+from tasks.files import readable_text
 
 EXPECTED = ("jpg", "json", "txt")
 """The members of a raw sample."""
@@ -44,7 +45,7 @@ def judge_members(extensions: set[str]) -> Verdict | None:
         return Verdict(before_uid="_".join(["missing", *missing]), cause=f"the sample lacks {', '.join(missing)}")
     unexpected = sorted(extensions - set(EXPECTED))
     if unexpected:
-        names = [name.encode("utf-8", "backslashreplace").decode() for name in unexpected]
+        names = [readable_text(name) for name in unexpected]
         return Verdict(before_uid="_".join(["unexpected", *names]), cause=f"unexpected members: {', '.join(names)}")
     return None
 
@@ -119,7 +120,7 @@ def conversation_json(record: dict[str, Any], caption: str, prompt: str, source:
     """The conversation member of a converted sample, UTF-8.
 
     ``source`` gives ``dataset`` and ``revision``; absent values of the record become null. Raises
-    UnusableSampleError if a text cannot be written as UTF-8.
+    UnusableSampleError if a text cannot be written as UTF-8, or the record is nested too deep.
     """
     value = {
         "conversation": [
@@ -142,6 +143,8 @@ def conversation_json(record: dict[str, Any], caption: str, prompt: str, source:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     except UnicodeEncodeError:
         raise UnusableSampleError("a text of the JSON cannot be written as UTF-8") from None
+    except RecursionError:
+        raise UnusableSampleError("the JSON is nested too deep") from None
 
 
 def split_hash(uid: str) -> int:

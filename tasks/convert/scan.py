@@ -1,7 +1,6 @@
 """Scan one raw shard: everything that depends on a sample alone, as a compact table."""
 
 import hashlib
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -10,8 +9,9 @@ import pyarrow.parquet as pq
 
 from tasks.convert.models import ScanJob, ScanSummary
 from tasks.convert.sample import EXPECTED, Verdict, judge, judge_members, split_hash
-from tasks.files import atomic_file
-from tasks.raw_tar import Group, TarContents
+from tasks.errors import TransientError
+from tasks.files import atomic_file, readable_text
+from tasks.raw_tar import Group, TarContents, read_ranges
 
 SCHEMA = pa.schema(
     [
@@ -34,17 +34,22 @@ SCHEMA = pa.schema(
 def scan_shard(job: ScanJob) -> ScanSummary:
     """Scan a shard, write its table and its receipt. Work that a valid receipt tells of is not done again.
 
-    A tar that cannot be read to its end is scanned up to there; the summary tells of it. Raises OSError.
+    A tar that cannot be read to its end is scanned up to there; the summary tells of it. Raises OSError,
+    and TransientError if the tar changed meanwhile.
     """
     done = job.finished()
     if done is not None:
         return done
+    work = job.receipt()
     contents = job.indexes().contents(job.tar)
     with job.tar.open("rb") as file:
         rows = [_row(file, group) for group in contents.groups]
     _write_table(job.table_path, rows)
     summary = _summary(job, contents, rows)
-    job.receipt(summary).write(job.receipt_path)
+    receipt = job.receipt(summary)
+    if not receipt.is_for(work):
+        raise TransientError(f"{job.tar.name} changed while it was scanned; is its download still running?")
+    receipt.write(job.receipt_path)
     return summary
 
 
@@ -53,9 +58,9 @@ def _row(file: BinaryIO, group: Group) -> dict[str, Any]:
     verdict = judge_members(set(members))
     row: dict[str, Any] = {"key": group.key.encode("utf-8", "surrogateescape")}
     if verdict is None:
-        data = {name: _read(file, members[name].offset, members[name].size) for name in EXPECTED}
-        verdict = judge(group.key, data["jpg"], data["json"], data["txt"])
-        row["digest"] = sample_digest(data["jpg"], data["json"], data["txt"])
+        jpg, json_bytes, txt = read_ranges(file, [(members[name].offset, members[name].size) for name in EXPECTED])
+        verdict = judge(group.key, jpg, json_bytes, txt)
+        row["digest"] = sample_digest(jpg, json_bytes, txt)
         row |= {f"{name}_offset": members[name].offset for name in EXPECTED}
         row |= {f"{name}_size": members[name].size for name in EXPECTED}
     if verdict.uid is not None:
@@ -64,15 +69,10 @@ def _row(file: BinaryIO, group: Group) -> dict[str, Any]:
 
 
 def _readable(verdict: Verdict) -> dict[str, Any]:
-    values = asdict(verdict)
+    values = dict(vars(verdict))
     if verdict.cause is not None:
-        values["cause"] = verdict.cause.encode("utf-8", "backslashreplace").decode()
+        values["cause"] = readable_text(verdict.cause)
     return values
-
-
-def _read(file: BinaryIO, offset: int, size: int) -> bytes:
-    file.seek(offset)
-    return file.read(size)
 
 
 def sample_digest(jpg: bytes, json_bytes: bytes, txt: bytes) -> bytes:

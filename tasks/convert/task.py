@@ -7,18 +7,15 @@ from tasks.convert.models import ScanJob, ScanSummary, WriteJob, WrittenTar
 from tasks.convert.scan import scan_shard
 from tasks.convert.write import write_tar
 from tasks.errors import ShardError
-from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.retries import RETRIES
 from tasks.words import fails_in_words
 
 
 @task(
     name="scan-shard",
     task_run_name="scan-{job.shard}",
-    retries=len(RETRY_DELAYS),
-    retry_delay_seconds=RETRY_DELAYS,
-    retry_jitter_factor=RETRY_JITTER,
-    retry_condition_fn=worth_retrying,
     cache_policy=ReceiptCache(),
+    **RETRIES,
 )
 @fails_in_words
 def scan_one_shard(job: ScanJob) -> ScanSummary:
@@ -37,11 +34,8 @@ def scan_one_shard(job: ScanJob) -> ScanSummary:
 @task(
     name="write-tar",
     task_run_name="write-{job.tar_name}",
-    retries=len(RETRY_DELAYS),
-    retry_delay_seconds=RETRY_DELAYS,
-    retry_jitter_factor=RETRY_JITTER,
-    retry_condition_fn=worth_retrying,
     cache_policy=ReceiptCache(),
+    **RETRIES,
 )
 @fails_in_words
 def write_one_tar(job: WriteJob) -> WrittenTar:

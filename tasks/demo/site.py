@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tasks.demo.process import PATIENCE_SECONDS, pictures_process
 from tasks.demo.slice import DemoSlice, write_slice
-from tasks.demo.web import serve_pictures
 from tasks.errors import PipelineError
 from tasks.files import remove_leftovers, write_json
 
@@ -32,14 +32,14 @@ class _Note(BaseModel):
 
 
 @contextlib.contextmanager
-def demo_web(folder: Path) -> Iterator[DemoWeb]:
+def demo_web(folder: Path, patience: float = PATIENCE_SECONDS) -> Iterator[DemoWeb]:
     """Serve the demo of ``folder``: ``demo.json`` and ``hub/`` are made on first use and kept from then on.
 
     The URLs in the metadata hold the port, so a later run needs the same one. Raises PipelineError if
-    somebody else holds it by then, or if ``demo.json`` cannot be understood.
+    somebody else still holds it after ``patience`` seconds, or if ``demo.json`` cannot be understood.
     """
     note = _read(folder / "demo.json")
-    with serve_pictures(note.port if note else 0) as base_url:
+    with pictures_process(note.port if note else 0, patience) as base_url:
         yield DemoWeb(base_url, folder / "hub", _slice(folder, note, base_url))
 
 

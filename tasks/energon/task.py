@@ -1,7 +1,6 @@
 """The Energon stage as Prefect tasks: index a dataset, check its files, load each split once."""
 
 from pathlib import Path
-from typing import Any
 
 from prefect import task
 
@@ -9,16 +8,9 @@ from tasks.energon.check import check_files
 from tasks.energon.index import IndexSummary, index_dataset
 from tasks.energon.loader import LoaderSummary, check_loader
 from tasks.energon.manifest import Split
-from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.retries import RETRIES
 from tasks.settings import CheckSettings
 from tasks.words import fails_in_words
-
-RETRIES: dict[str, Any] = {
-    "retries": len(RETRY_DELAYS),
-    "retry_delay_seconds": RETRY_DELAYS,
-    "retry_jitter_factor": RETRY_JITTER,
-    "retry_condition_fn": worth_retrying,
-}
 
 
 @task(name="index-energon", task_run_name="index-energon", **RETRIES)

@@ -12,7 +12,7 @@ from tasks.images.environment import DownloaderEnvironment, build_environment, e
 from tasks.images.identity import DownloadInput
 from tasks.images.totals import DownloadTotals
 from tasks.layout import DataRoot
-from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.retries import RETRIES
 from tasks.settings import DownloadSettings
 
 LOG_EVERY_SECONDS = 30.0
@@ -32,11 +32,8 @@ def fetch_images(slice_name: str, root: Path, source: DownloadInput, settings: D
 @task(
     name="build-downloader",
     task_run_name="downloader-env-current",
-    retries=len(RETRY_DELAYS),
-    retry_delay_seconds=RETRY_DELAYS,
-    retry_jitter_factor=RETRY_JITTER,
-    retry_condition_fn=worth_retrying,
     cache_policy=NO_CACHE,
+    **RETRIES,
 )
 def build_downloader(folder: Path) -> DownloaderEnvironment:
     """Build the downloader environment, or find it good. A retry is safe: half of one is never taken for whole."""
@@ -49,11 +46,8 @@ def build_downloader(folder: Path) -> DownloaderEnvironment:
 @task(
     name="download-shards",
     task_run_name="download-{slice_name}",
-    retries=len(RETRY_DELAYS),
-    retry_delay_seconds=RETRY_DELAYS,
-    retry_jitter_factor=RETRY_JITTER,
-    retry_condition_fn=worth_retrying,
     cache_policy=NO_CACHE,
+    **RETRIES,
 )
 def download_shards_task(
     slice_name: str,

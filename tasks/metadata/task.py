@@ -9,17 +9,14 @@ from tasks.fingerprints import Verify
 from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_file
 from tasks.metadata.manifest import ManifestSummary, verify_metadata, write_manifest
 from tasks.metadata.slices import Slice
-from tasks.retries import RETRY_DELAYS, RETRY_JITTER, worth_retrying
+from tasks.retries import RETRIES
 from tasks.words import fails_in_words
 
 
 @task(
     task_run_name="metadata-{job.pin.name}",
-    retries=len(RETRY_DELAYS),
-    retry_delay_seconds=RETRY_DELAYS,
-    retry_jitter_factor=RETRY_JITTER,
-    retry_condition_fn=worth_retrying,
     cache_policy=ReceiptCache(),
+    **RETRIES,
 )
 @fails_in_words
 def fetch_metadata_file(job: FetchJob) -> FetchedFile:

@@ -3,6 +3,7 @@
 import http.client
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -48,6 +49,10 @@ def test_a_run_that_was_killed_amid_a_download_finds_its_port_again(tmp_path: Pa
         connection = http.client.HTTPConnection(base_url.removeprefix("http://"), timeout=20)
         connection.request("GET", "/fault/slow/1.jpg")
         process.kill()
+    # The downloader may live on for a second: it must not find its web gone and give up its URLs.
+    time.sleep(1)
+    with urllib.request.urlopen(f"{base_url}/jpeg/flower/8.jpg", timeout=20) as response:
+        assert response.status == 200
     with demo_web(tmp_path) as demo:
         assert demo.base_url == base_url
     connection.close()
@@ -79,13 +84,13 @@ def test_a_run_that_was_killed_before_its_note_leaves_nothing_behind(tmp_path: P
 def test_a_port_that_somebody_else_took_is_named_with_the_way_out(tmp_path: Path) -> None:
     with demo_web(tmp_path) as demo:
         port = demo.base_url.rpartition(":")[2]
-        with pytest.raises(PipelineError, match=f"port {port} .*new root"), demo_web(tmp_path):
+        with pytest.raises(PipelineError, match=f"port {port} .*new root"), demo_web(tmp_path, patience=1):
             pass
 
 
 @pytest.mark.parametrize("note", ["", "{}", '{"port": 0, "slice": null}', "[1]"])
 def test_a_note_that_cannot_be_understood_is_named_and_kept(tmp_path: Path, note: str) -> None:
     (tmp_path / "demo.json").write_text(note)
-    with pytest.raises(PipelineError, match=r"demo\.json.*new root"), demo_web(tmp_path):
+    with pytest.raises(PipelineError, match=r"demo\.json.*new root"), demo_web(tmp_path, patience=1):
         pass
     assert (tmp_path / "demo.json").read_text() == note

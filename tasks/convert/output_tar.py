@@ -1,0 +1,81 @@
+"""The output tar's format: GNU, mode 0644, owner and times zero, padded to tarfile's record size.
+
+A header is a template of tarfile's own with name, size and checksum filled in: tarfile takes 40 microseconds for
+one, which is as long as copying a sample. Its output and tarfile's are compared by a test.
+"""
+
+import hashlib
+import tarfile
+from typing import BinaryIO
+
+_BUFFER_BYTES = 1 << 20
+_NAME_BYTES = 100
+_LARGEST_OCTAL = 8**11 - 1
+_CHECKSUM = slice(148, 156)
+
+
+class OutputTar:
+    """Appends members to a file and hashes all that it writes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._sha256 = hashlib.sha256()
+        self._parts: list[bytes] = []
+        self._waiting = 0
+        self._size = 0
+
+    def add(self, name: str, data: bytes) -> None:
+        """Append a member."""
+        padding = -len(data) % tarfile.BLOCKSIZE
+        self._append(member_header(name, len(data)), data, bytes(padding))
+
+    def close(self) -> str:
+        """Write the end of the archive; returns the SHA-256, in hex, of the whole tar."""
+        end = 2 * tarfile.BLOCKSIZE
+        self._append(bytes(end + -(self._size + end) % tarfile.RECORDSIZE))
+        self._flush()
+        return self._sha256.hexdigest()
+
+    def _append(self, *parts: bytes) -> None:
+        self._parts += parts
+        size = sum(map(len, parts))
+        self._size += size
+        self._waiting += size
+        if self._waiting >= _BUFFER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        data = b"".join(self._parts)
+        self._sha256.update(data)
+        self._file.write(data)
+        self._parts, self._waiting = [], 0
+
+
+def member_header(name: str, size: int) -> bytes:
+    """The header of a regular file: exactly what tarfile writes for it in GNU format."""
+    encoded = name.encode()
+    if len(encoded) > _NAME_BYTES or size > _LARGEST_OCTAL:
+        return _tarfile_header(name, size)
+    header = bytearray(_TEMPLATE)
+    header[: len(encoded)] = encoded
+    header[124:135] = b"%011o" % size
+    header[_CHECKSUM] = b"%06o\0 " % (_TEMPLATE_SUM + sum(encoded) + sum(header[124:135]))
+    return bytes(header)
+
+
+def _tarfile_header(name: str, size: int) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    info.mode = 0o644
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def _template() -> tuple[bytes, int]:
+    """A header without name, size and checksum, and its sum with the checksum's bytes as blanks."""
+    header = bytearray(_tarfile_header("", 0))
+    header[124:135] = bytes(11)
+    header[_CHECKSUM] = b" " * 8
+    return bytes(header), sum(header)
+
+
+_TEMPLATE, _TEMPLATE_SUM = _template()

@@ -1,0 +1,96 @@
+"""Every flow as a program: help, bad arguments, exit statuses, the last line on stdout."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.golden import copy_shards
+
+MODULES = ["quickstart", "prepare", "metadata", "images", "audit", "convert", "check"]
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that must end before it needs a Prefect server."""
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"COLUMNS": "120"} | environment,
+    )
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_help_tells_every_parameter(module):
+    done = run(f"flows.{module}", "--help")
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert "--root" in done.stdout or "-dir" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["flows.convert", "--source-dir", "x"], "--output-dir"),
+        (
+            ["flows.convert", "--source-dir", "x", "--output-dir", "y", "--convert.validation-fraction", "1"],
+            "less than 1",
+        ),
+        (["flows.convert", "--source-dir", "x", "--output-dir", "y", "--convert.prompt", " "], "prompt is blank"),
+        (
+            [
+                "flows.convert",
+                "--source-dir=x",
+                "--output-dir=y",
+                "--convert.maximum-samples=5",
+                "--convert.minimum-train-samples=6",
+            ],
+            "maximum_samples (5) is below minimum_train_samples (6)",
+        ),
+        (["flows.audit", "--shards-dir", "x", "--gate.expected-shards", "many"], "--gate.expected-shards"),
+        (["flows.prepare", "--root", "x", "--dataset-name", "../up"], "--dataset-name"),
+        (["flows.prepare", "--root", "x", "--no-such-option", "1"], "no-such-option"),
+    ],
+)
+def test_bad_arguments_exit_with_2_and_one_line_a_field(arguments, named):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_environment_variables_are_no_arguments():
+    done = run("flows.convert", "--output-dir", "y", SOURCE_DIR="x", ROOT="x", CONVERT="{}")
+    assert done.returncode == 2
+    assert "--source-dir" in done.stderr
+
+
+def test_result_is_one_json_object_on_the_last_line(program, tmp_path):
+    shards = copy_shards("golden", tmp_path / "raw" / "shards")
+    done = program("flows.audit", "--shards-dir", shards, "--gate.expected-attempts", "192")
+    assert done.status == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["successes"] == 141
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "status", "named"),
+    [
+        ("flows.metadata", ["--root", "r", "--dataset-slice", "nosuch"], 2, "datacomp-1b-tutorial"),
+        ("flows.audit", ["--shards-dir", "empty/raw/shards"], 1, "is not a folder"),
+        ("flows.audit", ["--shards-dir", "elsewhere"], 2, "audit_dir"),
+        ("flows.convert", ["--source-dir", "gone", "--output-dir", "out"], 1, "is not a folder"),
+        ("flows.convert", ["--source-dir", "gone", "--output-dir", "out", "--cluster", "mars"], 2, "local"),
+        ("flows.check", ["--dataset-dir", "nothing"], 1, "manifest.json"),
+        ("flows.prepare", ["--root", "r", "--dataset-name", "raw"], 2, "dataset_name"),
+    ],
+)
+def test_trouble_is_a_sentence_and_a_non_zero_exit(program, module, arguments, status, named):
+    done = program(module, *arguments)
+    assert done.status == status, done.stderr
+    assert named in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

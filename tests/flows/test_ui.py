@@ -1,0 +1,70 @@
+"""`make ui`: a server and a worker that run what is triggered from outside."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.server import free_port
+from tests import documents
+from tests.conftest import ROOT
+from tests.golden import copy_shards
+
+
+@pytest.fixture
+def ui(state_home, tmp_path):
+    """`make ui`, started in a folder that is not the project's."""
+    log = tmp_path / "ui.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flows.ui", "--port", str(free_port())],
+            cwd=tmp_path,
+            env={k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
+            # Nobody listens there: a flow that fetches must fail, not reach for the internet.
+            | {"PREFECT_WORKER_QUERY_SECONDS": "1", "HF_ENDPOINT": "http://127.0.0.1:9"},
+            stdout=output,
+            stderr=output,
+        )
+    deadline = time.monotonic() + 150
+    while not (found := re.search(r"Prefect UI: (http://\S+)/deployments", log.read_text(encoding="utf-8"))):
+        assert process.poll() is None and time.monotonic() < deadline, log.read_text(encoding="utf-8")
+        time.sleep(0.2)
+    yield found[1] + "/api"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
+def prefect(api: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "prefect", *arguments],
+        env=os.environ | {"PREFECT_API_URL": api, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        cwd=cwd,
+    )
+
+
+def test_deployed_flow_runs_from_another_folder_and_bad_parameters_are_refused(ui, tmp_path):
+    listed = json.loads(prefect(ui, "deployment", "ls", "--output", "json").stdout)
+    assert len(listed) == len(yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"])
+    shards = copy_shards("golden", tmp_path / "raw" / "shards")
+    ran = prefect(ui, "deployment", "run", "audit-download/local", "-p", f"shards_dir={shards}", "--watch")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert (tmp_path / "raw" / "audit" / "totals.json").exists()
+    for command in documents.commands():
+        if command.startswith(".venv/bin/prefect "):
+            done = prefect(ui, *shlex.split(command.removesuffix(" --watch"))[1:], cwd=ROOT)
+            assert done.returncode == 0, command + done.stdout + done.stderr
+    refused = prefect(
+        ui, "deployment", "run", "audit-download/local", "-p", f"shards_dir={shards}", "-p", "gate={'x': 1}"
+    )
+    assert refused.returncode != 0
