@@ -13,6 +13,7 @@ from flows.convert import ConvertResult, convert_dataset
 from flows.images import download_images
 from flows.metadata import download_metadata
 from flows.program import run_program
+from flows.stages import Execution, Stages, cancel_children
 from flows.summary import markdown_table, summary_rows
 from tasks.audit.models import AuditTotals
 from tasks.energon.check import CheckSummary
@@ -42,7 +43,11 @@ class PrepareResult(BaseModel):
     check: CheckSummary
 
 
-@flow(name="prepare-datacomp", flow_run_name="prepare {dataset_name} of {dataset_slice} in {root}")
+@flow(
+    name="prepare-datacomp",
+    flow_run_name="prepare {dataset_name} of {dataset_slice} in {root}",
+    on_cancellation=[cancel_children],
+)
 @fails_in_words
 def prepare_datacomp(
     root: Path,
@@ -54,6 +59,7 @@ def prepare_datacomp(
     check: CheckSettings = CheckSettings(),
     cluster: str = "local",
     verify: Verify = "changed",
+    execution: Execution = "here",
 ) -> PrepareResult:
     """Turn a pinned slice of metadata into an indexed and checked Energon dataset.
 
@@ -67,17 +73,20 @@ def prepare_datacomp(
         check: How the dataset is checked.
         cluster: Cluster profile: the name of a shipped one, or the path of a YAML file.
         verify: changed: trust noted hashes of unchanged files; full: hash everything again.
+        execution: here: stages run in this process; deployments: each as a run of its own deployment, with a size of
+            its own (on Slurm: a job of its own).
     """
     data, slice_ = DataRoot(root.expanduser().absolute()), load_slice(dataset_slice)
     _refuse_taken_name(data, dataset_name)
     how = slice_.download_settings(download or DownloadSettings())
     gates = slice_.gate_settings(gate or GateSettings(), how.number_sample_per_shard)
     converting = slice_.convert_settings(convert or ConvertSettings())
-    metadata = download_metadata(data.path, dataset_slice, verify)
-    downloaded = download_images(data.path, dataset_slice, how, verify)
-    audit = audit_download(data.shards, data.audit, gates, cluster, verify, metadata.metadata_sha256)
-    dataset = convert_dataset(data.shards, data.dataset(dataset_name), data.audit, converting, cluster, verify)
-    checked = check_dataset(dataset.dataset_dir, check)
+    run = Stages(execution, data.results).run
+    metadata = run(download_metadata, data.path, dataset_slice, verify)
+    downloaded = run(download_images, data.path, dataset_slice, how, verify)
+    audit = run(audit_download, data.shards, data.audit, gates, cluster, verify, metadata.metadata_sha256)
+    dataset = run(convert_dataset, data.shards, data.dataset(dataset_name), data.audit, converting, cluster, verify)
+    checked = run(check_dataset, dataset.dataset_dir, check)
     result = PrepareResult(
         root=data.path,
         dataset_slice=slice_.name,

@@ -53,7 +53,7 @@ class Adoption:
         if fresh.infrastructure_pid != str(pid):
             await self._worker.client.update_flow_run(run.id, infrastructure_pid=str(pid))
         self._worker.get_flow_run_logger(run).info("Worker '%s' looks after Slurm job %s now", self._worker.name, pid)
-        return Supervised(run.id, pid, folder, variables)
+        return Supervised(run, pid, folder, variables)
 
     async def _schedule_again(self, run: FlowRun) -> None:
         """A run that was claimed but never became a job would wait for ever."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -34,14 +34,19 @@ _QUIET_SECONDS = 60  # two reasons that alternate are not told more often than t
 class Supervised:
     """A job and the flow run it executes."""
 
-    flow_run_id: UUID
+    run: FlowRun
     pid: JobPid
     folder: Path | None
     variables: JobVariables
     told: str = ""
     told_at: float = 0
     restarts: int = 0
-    cancelling_since: float | None = field(default=None, compare=False)
+    cancelling_since: float | None = None
+
+    @property
+    def flow_run_id(self) -> UUID:
+        """Id of the run."""
+        return self.run.id
 
 
 class Supervisor:
@@ -85,11 +90,11 @@ class Supervisor:
             message = f"Slurm requeued job {report.job_id} (restart {report.restarts})"
             if report.waiting:
                 await states.tell_requeued(self._worker.client, job.flow_run_id, message)
-            await self._log(job, message)
+            self._log(job, message)
         if report.waiting:
             await self._tell_waiting(job, report)
         else:
-            await self._log(job, f"Slurm job {report.job_id} is {report.state} on {report.nodes or 'its nodes'}")
+            self._log(job, f"Slurm job {report.job_id} is {report.state} on {report.nodes or 'its nodes'}")
 
     async def _tell_waiting(self, job: Supervised, report: JobReport) -> None:
         message = f"Slurm job {report.job_id} waits ({report.state}): {explain(report.reason, report.job_id)}"
@@ -98,7 +103,7 @@ class Supervisor:
             return
         job.told, job.told_at = message, time.monotonic()
         await states.tell_pending(self._worker.client, job.flow_run_id, message)
-        await self._log(job, message)
+        self._log(job, message)
 
     async def _settle(self, job: Supervised, report: JobReport) -> None:
         client = self._worker.client
@@ -164,10 +169,8 @@ class Supervisor:
         except SlurmUnavailable:
             return
         except PipelineError as error:
-            await self._log(job, f"The job cannot be cancelled: {error}")
+            self._log(job, f"The job cannot be cancelled: {error}")
         self._poller.hurry()
 
-    async def _log(self, job: Supervised, message: str) -> None:
-        run = await states.read_run(self._worker.client, job.flow_run_id)
-        if run is not None:
-            self._worker.get_flow_run_logger(run).info("%s", message)
+    def _log(self, job: Supervised, message: str) -> None:
+        self._worker.get_flow_run_logger(job.run).info("%s", message)

@@ -135,6 +135,10 @@ class JobVariables(Settings):
         3, title="Most reschedules", description="How often the worker may schedule the same run again."
     )
 
+    def filled_with(self, more: dict[str, Any]) -> Self:
+        """A copy that holds ``more`` besides; what nobody set stays unset. Raises ValidationError."""
+        return type(self).model_validate({**self.model_dump(exclude_unset=True), **more})
+
     @field_validator("drop_directives")
     @classmethod
     def _known_directives(cls, names: list[str]) -> list[str]:

@@ -146,7 +146,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
                 remove_environment(folder)
             raise InfrastructureError(f"The run cannot become a Slurm job: {error}") from None
         self.get_flow_run_logger(flow_run).info("Submitted as Slurm job %s; its files: %s", job_id, folder)
-        return Supervised(flow_run.id, pid, folder, configuration.slurm)
+        return Supervised(flow_run, pid, folder, configuration.slurm)
 
     async def _submit_once(self, flow_run: FlowRun, folder: Path) -> int:
         """Submit, again and again while Slurm is silent, but never a script that it has taken already."""

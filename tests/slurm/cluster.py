@@ -166,7 +166,7 @@ class SlurmCluster:
         self._daemon("slurmdbd")
         self._until("sacctmgr", "-n", "-i", "add", "cluster", self.layout.name)
         self.command("sacctmgr", "-n", "-i", "add", "account", "vision", f"cluster={self.layout.name}")
-        self.command("sacctmgr", "-n", "-i", "add", "user", "root", "account=vision")
+        self.command("sacctmgr", "-n", "-i", "add", "user", "root", "account=vision", "defaultaccount=vision")
 
     def _until(self, *arguments: str) -> None:
         deadline = time.monotonic() + 30
@@ -206,6 +206,8 @@ class SlurmCluster:
             time.sleep(0.1)
 
     def _remove_cgroups(self) -> None:
+        if not self.layout.cgroups:
+            return
         for node in self.layout.nodes:
             for top in Path("/sys/fs/cgroup").glob(f"*/slurm_{node}"):
                 for folder in sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True):
