@@ -10,9 +10,10 @@ from tests.slurm.cluster import SlurmCluster, missing_programs
 from tests.slurm.configuration import Layout
 from tests.slurm.pool import Pool
 
-_CLUSTERS = {"slurm": "plain", "pool": "plain", "counted_pool": "counted"}
+_CLUSTERS = {"slurm": "plain", "pool": "plain", "counted_pool": "counted", "site": "plain"}
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a Slurm; tests of one cluster stay in one process."""
     for item in items:
