@@ -14,6 +14,10 @@ from tests.slurm.cluster import SlurmCluster
 from tests.slurm.pool import ROOT, Pool
 
 
+# A job does not inherit the worker's environment; how this host reaches package registries is said in variables.
+NETWORK = ("PIP_", "UV_", "SSL_", "HTTP", "http", "NO_PROXY", "no_proxy", "REQUESTS_")
+
+
 def command(url: str, *arguments: str) -> str:
     """Run a program of the environment's own in the project's folder; gives its output."""
     done = subprocess.run(
@@ -33,7 +37,8 @@ def site(prefect_server: str, slurm: SlurmCluster, tmp_path_factory: pytest.Temp
     """A site: its profile, its pool, all deployments, and a worker."""
     folder = tmp_path_factory.mktemp("site")
     profile = folder / "site.yaml"
-    variables = {"partition": "cpu", "log_dir": str(folder / "jobs"), "env": {"PYTHONPATH": str(ROOT)}}
+    env = {"PYTHONPATH": str(ROOT)} | {name: value for name, value in os.environ.items() if name.startswith(NETWORK)}
+    variables = {"partition": "cpu", "log_dir": str(folder / "jobs"), "env": env}
     profile.write_text(yaml.safe_dump({"name": "site", "slurm": variables}))
     assert "Created" in command(prefect_server, "deployments.slurm", "pool", "--cluster", str(profile))
     assert "Updated" in command(prefect_server, "deployments.slurm", "pool", "--cluster", str(profile))
