@@ -4,15 +4,17 @@ Everything lies in one folder of its own and listens on loopback only; facts beh
 with Slurm 22.05 and 24.11 (a `MinJobAge` of 300 s, for example, is Slurm's default).
 """
 
+import json
 import os
 import shutil
 import signal
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.slurm.configuration import Layout, database_conf, gres_conf, slurm_conf
@@ -39,7 +41,16 @@ class SlurmCluster:
     layout: Layout = field(default_factory=Layout)
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="slurm-")))
 
+    _janitor: subprocess.Popen[bytes] | None = None
+
     def __enter__(self) -> "SlurmCluster":
+        # A test process that is killed must not leave daemons behind: its janitor notices the closed pipe.
+        self._janitor = subprocess.Popen(
+            [sys.executable, "-m", "tests.slurm.cluster", str(self.folder), json.dumps(asdict(self.layout))],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
         try:
             self._write_files()
             self._start()
@@ -49,6 +60,11 @@ class SlurmCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._janitor:
+            self._janitor.communicate()
+
+    def clean(self) -> None:
+        """End all jobs and daemons, and delete everything."""
         self._end_jobs()
         for pid in self._pids("slurmd-*.pid", "slurmctld.pid", "slurmdbd.pid", "mariadb.pid", "munged.pid"):
             stop(pid)
@@ -270,3 +286,8 @@ def _program(name: str) -> str:
 
 def _search_path() -> str:
     return os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    SlurmCluster(Layout(**json.loads(sys.argv[2])), Path(sys.argv[1])).clean()

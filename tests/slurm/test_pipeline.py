@@ -13,7 +13,6 @@ import yaml
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.pool import ROOT, Pool
 
-
 # A job does not inherit the worker's environment; how this host reaches package registries is said in variables.
 NETWORK = ("PIP_", "UV_", "SSL_", "HTTP", "http", "NO_PROXY", "no_proxy", "REQUESTS_")
 
