@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _DASK_CONFIG = {
     "distributed.deploy.lost-worker-timeout": "1 hour",
     "distributed.scheduler.no-workers-timeout": "120s",
-    "distributed.scheduler.allowed-failures": 3,
+    # Workers that a job may take down before Dask gives up on it; innocent jobs on the same worker count them too.
+    "distributed.scheduler.allowed-failures": 2,
     # Each worker would tell twenty lines of its birth and death; it reads this while it imports Dask.
     "distributed.nanny.pre-spawn-environ": {"DASK_LOGGING__DISTRIBUTED": "warning"},
 }

@@ -16,7 +16,7 @@ from tasks.errors import PipelineError, SettingsError
 from tasks.fanout import jobs_in_flight, run_each
 from tasks.files import remove_leftovers, write_json
 from tasks.fingerprints import Verify
-from tasks.layout import default_audit_dir
+from tasks.layout import absolute, default_audit_dir
 from tasks.settings import GateSettings
 from tasks.words import fails_in_words
 
@@ -41,7 +41,8 @@ def audit_download(
         verify: changed: trust noted hashes of unchanged files; full: hash everything again.
         metadata_sha256: Identity of the metadata slice that the shards were downloaded from, part of the cache key.
     """
-    audit_dir = audit_dir or default_audit_dir(shards_dir)
+    shards_dir = absolute(shards_dir)
+    audit_dir = absolute(audit_dir) if audit_dir else default_audit_dir(shards_dir)
     if audit_dir is None:
         raise SettingsError(
             f"audit_dir: the shards lie in {shards_dir}, not in a data root's raw/shards; name a folder"
@@ -58,8 +59,9 @@ def audit_download(
     audits = list(_run(jobs, profile, audit_dir))
     totals = add_up(audits, foreign)
     write_json(audit_dir / "totals.json", totals.model_dump(mode="json"))
-    _say(totals)
     findings: list[Finding] = [*foreign, *(finding for audit in audits for finding in audit.findings)]
+    write_json(audit_dir / "findings.json", [finding.model_dump(mode="json") for finding in findings])
+    _say(totals)
     check_gate(totals, gate, findings)
     return totals
 

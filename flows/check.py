@@ -8,6 +8,7 @@ from flows.program import run_program
 from tasks.energon.check import CheckSummary
 from tasks.energon.manifest import SPLITS
 from tasks.energon.task import check_files_task, check_loader_task
+from tasks.layout import absolute
 from tasks.settings import CheckSettings
 from tasks.words import fails_in_words, run_task
 
@@ -21,6 +22,7 @@ def check_dataset(dataset_dir: Path, check: CheckSettings = CheckSettings()) -> 
         dataset_dir: Folder of the prepared dataset.
         check: How it is checked.
     """
+    dataset_dir = absolute(dataset_dir)
     index = run_task(check_files_task, dataset_dir, check)
     loaded = tuple(run_task(check_loader_task, dataset_dir, split, check) for split in SPLITS)
     return CheckSummary(index=index, loaded=loaded)

@@ -17,7 +17,7 @@ from tasks.energon.task import index_dataset_task
 from tasks.errors import GateError, PipelineError
 from tasks.fanout import jobs_in_flight, run_each
 from tasks.fingerprints import Verify
-from tasks.layout import default_audit_dir
+from tasks.layout import absolute, default_audit_dir
 from tasks.settings import CheckSettings, ConvertSettings
 from tasks.words import fails_in_words, run_task
 
@@ -58,7 +58,9 @@ def convert_dataset(
         verify: changed: trust noted hashes of unchanged files; full: hash everything again.
     """
     profile = load_profile(cluster)
-    conversion = Conversion(source_dir, output_dir, audit_dir or default_audit_dir(source_dir), convert, verify)
+    source_dir, output_dir = absolute(source_dir), absolute(output_dir)
+    audit_dir = absolute(audit_dir) if audit_dir else default_audit_dir(source_dir)
+    conversion = Conversion(source_dir, output_dir, audit_dir, convert, verify)
     plan = _scan_and_write(conversion, profile)
     manifest = conversion.finish(plan)
     if not manifest["accepted"]:

@@ -9,7 +9,7 @@ from tasks.fingerprints import Verify
 from tasks.images.download import DownloadSummary
 from tasks.images.identity import DownloadInput
 from tasks.images.task import fetch_images
-from tasks.layout import DataRoot
+from tasks.layout import DataRoot, absolute
 from tasks.metadata.slices import load_slice
 from tasks.metadata.task import write_metadata_manifest
 from tasks.settings import DownloadSettings
@@ -32,7 +32,7 @@ def download_images(
         download: How to download; what is left out comes from the slice.
         verify: changed: trust noted hashes of unchanged metadata; full: hash it again.
     """
-    data = DataRoot(root.expanduser().absolute())
+    data = DataRoot(absolute(root))
     slice_ = load_slice(dataset_slice)
     manifest = run_task(write_metadata_manifest, data.metadata, slice_, verify)
     source = DownloadInput(

@@ -11,7 +11,7 @@ from tasks.caching import stored_in
 from tasks.errors import MetadataError, TransientError
 from tasks.fanout import run_each
 from tasks.fingerprints import Verify
-from tasks.layout import DataRoot
+from tasks.layout import DataRoot, absolute
 from tasks.metadata.fetch import FetchedFile, fetch_jobs
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
@@ -33,7 +33,7 @@ def download_metadata(
         dataset_slice: Slice: the name of a shipped one, or the path of a YAML file.
         verify: changed: trust noted hashes of unchanged files; full: hash everything again.
     """
-    data = DataRoot(root.expanduser().absolute())
+    data = DataRoot(absolute(root))
     slice_ = load_slice(dataset_slice)
     task = stored_in(fetch_metadata_file, data.results)
     with ThreadPoolTaskRunner[Any](max_workers=_FILES_AT_A_TIME) as runner:

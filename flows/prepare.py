@@ -20,7 +20,7 @@ from tasks.energon.check import CheckSummary
 from tasks.errors import SettingsError
 from tasks.fingerprints import Verify
 from tasks.images.download import DownloadSummary
-from tasks.layout import DataRoot
+from tasks.layout import DataRoot, absolute
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
 from tasks.settings import CheckSettings, ConvertSettings, DownloadSettings, GateSettings
@@ -76,7 +76,7 @@ def prepare_datacomp(
         execution: here: stages run in this process; deployments: each as a run of its own deployment, with a size of
             its own (on Slurm: a job of its own).
     """
-    data, slice_ = DataRoot(root.expanduser().absolute()), load_slice(dataset_slice)
+    data, slice_ = DataRoot(absolute(root)), load_slice(dataset_slice)
     _refuse_taken_name(data, dataset_name)
     how = slice_.download_settings(download or DownloadSettings())
     gates = slice_.gate_settings(gate or GateSettings(), how.number_sample_per_shard)
@@ -86,7 +86,8 @@ def prepare_datacomp(
     downloaded = run(download_images, data.path, dataset_slice, how, verify)
     audit = run(audit_download, data.shards, data.audit, gates, cluster, verify, metadata.metadata_sha256)
     dataset = run(convert_dataset, data.shards, data.dataset(dataset_name), data.audit, converting, cluster, verify)
-    checked = run(check_dataset, dataset.dataset_dir, check)
+    checking = check.model_copy(update={"verify": verify}) if verify == "full" else check
+    checked = run(check_dataset, dataset.dataset_dir, checking)
     result = PrepareResult(
         root=data.path,
         dataset_slice=slice_.name,

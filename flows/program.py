@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from prefect import Flow
+from prefect.exceptions import TerminationSignal
 from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic_settings import (
     BaseSettings,
@@ -22,8 +23,8 @@ from flows.server import Api, prefect_api
 from tasks.errors import PipelineError
 from tasks.errors import SettingsError as BadSettings
 
-DONE, FAILED, BAD_ARGUMENTS = 0, 1, 2
-"""Exit statuses: the flow completed; a gate or a stage failed; the arguments cannot be used."""
+DONE, FAILED, BAD_ARGUMENTS, INTERRUPTED = 0, 1, 2, 130
+"""Exit statuses: the flow completed; a gate or stage failed; the arguments cannot be used; Ctrl-C or SIGTERM."""
 
 
 def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = None) -> None:
@@ -43,6 +44,9 @@ def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = 
     except PipelineError as error:
         _say(str(error))
         raise SystemExit(FAILED) from None
+    except (KeyboardInterrupt, TerminationSignal):
+        _say("ended from outside; start it again to go on: finished work is kept")
+        raise SystemExit(INTERRUPTED) from None
     sys.stdout.write(result.model_dump_json() + "\n")
     raise SystemExit(DONE)
 

@@ -16,6 +16,7 @@ from tasks.demo.hub import serve_hub
 from tasks.demo.site import demo_web
 from tasks.demo.slice import slice_yaml
 from tasks.files import write_bytes
+from tasks.layout import absolute
 from tasks.words import fails_in_words
 
 SLICE_FILE = "quickstart-slice.yaml"
@@ -31,7 +32,7 @@ def quickstart(root: Path = Path("quickstart-data")) -> PrepareResult:
     Args:
         root: Data root; made if it is not there.
     """
-    root = root.expanduser().absolute()
+    root = absolute(root)
     with _small_web(root) as slice_file:
         return prepare_datacomp(root, str(slice_file))
 

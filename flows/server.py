@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import IO
 
 import httpx
+from prefect.client.orchestration import get_client
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_URL, PREFECT_SERVER_ALLOW_EPHEMERAL_MODE, temporary_settings
 
 from tasks.errors import PipelineError
 
-_START_SECONDS = 180
+_START_SECONDS = 300
 _STOP_SECONDS = 15
 
 
@@ -45,6 +46,7 @@ def prefect_api(port: int | None = None) -> Iterator[Api]:
     """
     configured = PREFECT_API_URL.value()
     if configured and port is None:
+        _refuse_silent(configured)
         yield Api(configured, own=False)
         return
     with _own_server(port) as url, _use(url):
@@ -54,6 +56,16 @@ def prefect_api(port: int | None = None) -> Iterator[Api]:
             # What the run logged must reach the server before it stops.
             APILogWorker.drain_all(timeout=_STOP_SECONDS)
             EventsWorker.drain_all(timeout=_STOP_SECONDS)
+
+
+def _refuse_silent(url: str) -> None:
+    with get_client(sync_client=True) as client:
+        trouble = client.api_healthcheck()
+    if trouble:
+        raise PipelineError(
+            f"PREFECT_API_URL is {url}, but no Prefect server answers there ({trouble}); start it, or unset "
+            "PREFECT_API_URL to have a server of our own for this run"
+        )
 
 
 def state_folder() -> Path:

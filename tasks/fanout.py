@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+import httpx
 from prefect import Task
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
-from prefect.exceptions import ObjectNotFound
 from prefect.logging import get_run_logger
 from prefect.states import Crashed
 from prefect.task_runners import TaskRunner
@@ -24,8 +24,8 @@ from tasks.errors import PipelineError
 
 Job = TypeVar("Job")
 
-LOST_ATTEMPTS = 3
-"""How often a job is submitted before it counts as failed because its workers die."""
+LOST_ATTEMPTS = 2
+"""How often a job is submitted before it counts as failed because its workers die (see allowed-failures too)."""
 
 STALL_SECONDS = 2 * 3600.0
 """The longest silence of all jobs in flight before the run gives up: far above any shard's time."""
@@ -119,5 +119,6 @@ def _report_crashed(run_id: UUID, message: str) -> None:
     with get_client(sync_client=True) as client:
         try:
             client.set_task_run_state(run_id, Crashed(message=message), force=True)
-        except ObjectNotFound:
-            return  # lost before it told the API of itself
+        except httpx.HTTPError as error:
+            # 404: it was lost before it told the API of itself. In any case, the outcome is what counts.
+            get_run_logger().info("task run %s cannot be set to Crashed: %s", run_id, error)

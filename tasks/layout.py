@@ -50,6 +50,11 @@ class DataRoot:
         return self.path / name
 
 
+def absolute(path: Path) -> Path:
+    """``path`` as any process of this machine understands it: workers may run in other folders."""
+    return path.expanduser().absolute()
+
+
 def default_audit_dir(shards_dir: Path) -> Path | None:
     """``<root>/raw/audit`` when the shards lie in ``<root>/raw/shards``, else None."""
     if shards_dir.name == "shards" and shards_dir.parent.name == "raw":

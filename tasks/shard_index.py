@@ -6,8 +6,9 @@ each member, offsets and sizes in bytes. The tar's fingerprint, troubles and arc
 """
 
 import hashlib
+import itertools
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tasks.files import atomic_file, canonical_json
 from tasks.fingerprints import Fingerprint, Fingerprints, Verify
 from tasks.raw_tar import Group, Member, TarContents, Trouble, read_tar
 
-INDEX_VERSION = 2
+INDEX_VERSION = 3
 _HEADER = b"shard-index"
 _MEMBER = pa.struct([("extension", pa.binary()), ("offset", pa.int64()), ("size", pa.int64())])
 _SCHEMA = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("members", pa.list_(_MEMBER))])
@@ -63,16 +64,16 @@ def index_path(folder: Path, tar: Path) -> Path:
 
 def write_index(path: Path, contents: TarContents, fingerprint: Fingerprint) -> None:
     """Write a tar's index atomically."""
-    table = pa.table(_columns(contents.groups), schema=_SCHEMA)
     header = {
         "version": INDEX_VERSION,
         "tar": fingerprint.model_dump(),
         "troubles": [asdict(trouble) for trouble in contents.troubles],
         "end": contents.end,
         "other_members": contents.other_members,
-        "seal": _seal(contents),
     }
-    table = table.replace_schema_metadata({_HEADER: canonical_json(header)})
+    flat = _flatten(contents.groups)
+    sealed = canonical_json(header | {"seal": _seal(header, flat)})
+    table = _table(flat).replace_schema_metadata({_HEADER: sealed})
     with atomic_file(path) as file:
         pq.write_table(table, file, write_page_checksum=True)
 
@@ -89,44 +90,77 @@ def read_index(path: Path, fingerprint: Fingerprint) -> TarContents | None:
         return None
 
 
-def _contents(table: pa.Table, header: dict[str, Any]) -> TarContents:
-    contents = TarContents(
-        _groups(table),
-        tuple(Trouble(**trouble) for trouble in header["troubles"]),
-        header["end"],
-        tuple(header["other_members"]),
+@dataclass(frozen=True)
+class _Flat:
+    """The groups as columns: values of the groups, then those of all members one after the other."""
+
+    keys: list[bytes]
+    offsets: list[int]
+    counts: list[int]
+    extensions: list[bytes]
+    member_offsets: list[int]
+    sizes: list[int]
+
+
+def _flatten(groups: tuple[Group, ...]) -> _Flat:
+    members = [member for group in groups for member in group.members]
+    return _Flat(
+        [_encode(group.key) for group in groups],
+        [group.offset for group in groups],
+        [len(group.members) for group in groups],
+        [_encode(member.extension) for member in members],
+        [member.offset for member in members],
+        [member.size for member in members],
     )
-    if header["seal"] != _seal(contents):
-        raise ValueError("the index is damaged")
-    return contents
 
 
-def _seal(contents: TarContents) -> str:
-    """SHA-256 over all that the index says: Parquet's own checksums leave its footer out."""
-    return hashlib.sha256(repr(contents).encode()).hexdigest()
-
-
-def _columns(groups: tuple[Group, ...]) -> dict[str, list[Any]]:
-    return {
-        "key": [_encode(group.key) for group in groups],
-        "offset": [group.offset for group in groups],
-        "members": [
-            [{"extension": _encode(m.extension), "offset": m.offset, "size": m.size} for m in group.members]
-            for group in groups
+def _table(flat: _Flat) -> pa.Table:
+    members = pa.StructArray.from_arrays(
+        [
+            pa.array(flat.extensions, pa.binary()),
+            pa.array(flat.member_offsets, pa.int64()),
+            pa.array(flat.sizes, pa.int64()),
         ],
-    }
-
-
-def _groups(table: pa.Table) -> tuple[Group, ...]:
-    keys, offsets, members = (table.column(name).to_pylist() for name in ("key", "offset", "members"))
-    return tuple(
-        Group(
-            _decode(key),
-            offset,
-            tuple(Member(_decode(m["extension"]), m["offset"], m["size"]) for m in found),
-        )
-        for key, offset, found in zip(keys, offsets, members, strict=True)
+        fields=list(_MEMBER),
     )
+    starts = pa.array([0, *itertools.accumulate(flat.counts)], pa.int32())
+    lists = pa.ListArray.from_arrays(starts, members)
+    return pa.table([pa.array(flat.keys, pa.binary()), pa.array(flat.offsets, pa.int64()), lists], schema=_SCHEMA)
+
+
+def _contents(table: pa.Table, header: dict[str, Any]) -> TarContents:
+    flat = _columns(table)
+    seal = header.pop("seal")
+    if seal != _seal(header, flat):
+        raise ValueError("the index is damaged")
+    troubles = tuple(Trouble(**trouble) for trouble in header["troubles"])
+    return TarContents(_groups(flat), troubles, header["end"], tuple(header["other_members"]))
+
+
+def _columns(table: pa.Table) -> _Flat:
+    lists = table.column("members").combine_chunks()
+    extensions, offsets, sizes = lists.flatten().flatten()
+    return _Flat(
+        table.column("key").to_pylist(),
+        table.column("offset").to_pylist(),
+        lists.value_lengths().to_pylist(),
+        extensions.to_pylist(),
+        offsets.to_pylist(),
+        sizes.to_pylist(),
+    )
+
+
+def _groups(flat: _Flat) -> tuple[Group, ...]:
+    members = map(Member, map(_decode, flat.extensions), flat.member_offsets, flat.sizes)
+    return tuple(
+        Group(_decode(key), offset, tuple(itertools.islice(members, count)))
+        for key, offset, count in zip(flat.keys, flat.offsets, flat.counts, strict=True)
+    )
+
+
+def _seal(header: dict[str, Any], flat: _Flat) -> str:
+    """SHA-256 over all that the index says: Parquet's own checksums leave its footer out."""
+    return hashlib.sha256(canonical_json(header) + repr(flat).encode()).hexdigest()
 
 
 def _encode(name: str) -> bytes:

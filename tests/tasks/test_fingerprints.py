@@ -53,6 +53,18 @@ def test_a_file_that_changes_right_after_it_was_hashed_is_noticed(tmp_path):
         assert notes.of(tmp_path / "file").sha256 == sha256_of(tmp_path / "file")
 
 
+def test_a_fresh_file_is_hashed_only_when_its_clock_tick_is_over(tmp_path, file, monkeypatch):
+    """Else a change within the same tick would leave size and times as they were noted."""
+    waits = []
+    monkeypatch.setattr(module.time, "sleep", waits.append)
+    monkeypatch.setattr(module.time, "time_ns", lambda: file.stat().st_ctime_ns + 5_000_000)
+    Fingerprints(tmp_path / "notes").of(file)
+    assert waits == [pytest.approx(0.015)]
+    monkeypatch.setattr(module.time, "time_ns", lambda: file.stat().st_ctime_ns + 10**9)
+    Fingerprints(tmp_path / "other").of(file)
+    assert len(waits) == 1
+
+
 def test_a_file_put_in_its_place_is_noticed(tmp_path, file):
     notes = Fingerprints(tmp_path / "notes")
     notes.of(file)

@@ -8,10 +8,11 @@ from tests.golden import CASES, EXPECTED, copy_shards, settings_of
 from tests.tasks.convert.serial import convert
 
 
+@pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize(("shards", "name"), CASES)
-def test_golden_shards_give_the_expected_bytes_and_counts(shards, name, tmp_path):
+def test_golden_shards_give_the_expected_bytes_and_counts(shards, name, workers, tmp_path):
     expected = EXPECTED[shards][name]
-    manifest = convert(copy_shards(shards, tmp_path / "raw"), tmp_path / "out", settings_of(expected))
+    manifest = convert(copy_shards(shards, tmp_path / "raw"), tmp_path / "out", settings_of(expected), workers=workers)
     for key in ("accepted", "counts", "output_shards"):
         assert manifest[key] == expected[key]
     assert manifest["source"]["raw_shards_opened"] == expected["raw_shards_opened"]

@@ -144,6 +144,14 @@ def test_shards_without_any_good_sample_give_an_empty_dataset(tmp_path, samples)
     assert not convert(tmp_path / "raw", tmp_path / "out", ConvertSettings(minimum_train_samples=1))["accepted"]
 
 
+def test_names_of_shards_may_differ_in_case_alone_and_hold_dots(tmp_path):
+    for shard, name in enumerate(["b.1.tar", "A.1.tar", "a.1.tar", "A.0.tar"]):
+        write_shard(tmp_path / "raw", shard, [sample(name, shard)]).rename(tmp_path / "raw" / name)
+    manifest = convert(tmp_path / "raw", tmp_path / "out", ConvertSettings())
+    assert manifest["source"]["raw_shards_opened"] == ["A.0.tar", "A.1.tar", "a.1.tar", "b.1.tar"]
+    assert manifest["counts"]["train"] + manifest["counts"]["val"] == 4
+
+
 def test_either_split_may_be_empty(raw, tmp_path):
     for fraction, split in ((0.0, "train"), (1 - 1e-16, "val")):
         manifest = convert(raw, tmp_path / split, ConvertSettings(validation_fraction=fraction))

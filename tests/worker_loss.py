@@ -1,0 +1,43 @@
+"""A task that dies in chosen ways; a module of its own, so that Dask's workers can import it."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Literal
+
+from prefect import task
+from pydantic import BaseModel, ConfigDict
+
+Way = Literal["well", "killed once", "killed always", "os._exit", "sys.exit", "raises"]
+
+
+class DyingJob(BaseModel):
+    """Append the job's number to ``folder/ran``, then end in the given way."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    folder: Path
+    way: Way = "well"
+
+    def __str__(self) -> str:
+        return f"job {self.number}"
+
+
+@task(name="dying", task_run_name="dying-{job.number}", persist_result=False)
+def dying(job: DyingJob) -> int:
+    """Do the job's work, which may be to die."""
+    with (job.folder / "ran").open("a", encoding="ascii") as file:
+        file.write(f"{job.number}\n")
+    first = not (job.folder / f"seen-{job.number}").exists()
+    (job.folder / f"seen-{job.number}").touch()
+    if job.way == "killed always" or (job.way == "killed once" and first):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if job.way == "os._exit":
+        os._exit(3)
+    if job.way == "sys.exit":
+        sys.exit(3)
+    if job.way == "raises":
+        raise ValueError("a fault of the program")
+    return job.number
