@@ -43,7 +43,8 @@ class Adoption:
         folder = newest_folder(variables.log_dir, run.id)
         job_id = _job_of(folder, tagged) if folder else _job_of_pid(run, cluster)
         if job_id is None:
-            await self._schedule_again(run)
+            if folder or not run.infrastructure_pid:
+                await self._schedule_again(run)
             return None
         pid = JobPid(cluster, job_id)
         # Somebody may have begun to submit or to watch it while we asked.
@@ -58,7 +59,7 @@ class Adoption:
     async def _schedule_again(self, run: FlowRun) -> None:
         """A run that was claimed but never became a job would wait for ever."""
         state = run.state
-        if state is None or not state.is_pending() or run.infrastructure_pid:
+        if state is None or not state.is_pending():
             return
         if (datetime.now(UTC) - state.timestamp).total_seconds() < self._settings.orphan_seconds:
             return

@@ -15,13 +15,18 @@ from deployments.slurm.adoption import Adoption
 from deployments.slurm.commands import Slurm, SlurmUnavailable
 from deployments.slurm.configuration import SlurmJobConfiguration, SlurmVariables
 from deployments.slurm.environment import remove_environment
-from deployments.slurm.folder import note_job_id, tag_of
+from deployments.slurm.folder import newest_folder, note_job_id, tag_of
 from deployments.slurm.pid import JobPid
 from deployments.slurm.poller import Pace, Poller
 from deployments.slurm.script import SCRIPT_FILE
 from deployments.slurm.settings import SlurmWorkerSettings
+from deployments.slurm.states import read_run
 from deployments.slurm.supervisor import Supervised, Supervisor
 from tasks.errors import PipelineError
+
+
+class NoLongerWanted(InfrastructureError):
+    """The run was cancelled, or taken by another worker, before it became a job."""
 
 
 class SlurmWorkerResult(BaseWorkerResult):
@@ -91,7 +96,8 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             job = await self._submit(flow_run, configuration)
         except InfrastructureError as error:
             # Told here and not by the base class, which would put a stack trace into the run's log.
-            await self._propose_crashed_state(flow_run, str(error))
+            if not isinstance(error, NoLongerWanted):
+                await self._propose_crashed_state(flow_run, str(error))
             if task_status:
                 task_status.started(None)
             return SlurmWorkerResult(status_code=0, identifier="")
@@ -138,30 +144,39 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         try:
             folder = configuration.write_files(flow_run.id)
             async with self._sbatch:
-                job_id = await self._submit_once(flow_run, folder)
-            note_job_id(folder, job_id)
-            pid = JobPid(await self.cluster(), job_id)
+                cluster, job_id = await self._submit_once(flow_run, folder)
         except (PipelineError, OSError) as error:
             if folder:
                 remove_environment(folder)
             raise InfrastructureError(f"The run cannot become a Slurm job: {error}") from None
+        # There is a job now: no fault may hide it. Its comment names the run, should the note be lost.
+        with contextlib.suppress(OSError):
+            note_job_id(folder, job_id)
         self.get_flow_run_logger(flow_run).info("Submitted as Slurm job %s; its files: %s", job_id, folder)
-        return Supervised(flow_run, pid, folder, configuration.slurm)
+        return Supervised(flow_run, JobPid(cluster, job_id), folder, configuration.slurm)
 
-    async def _submit_once(self, flow_run: FlowRun, folder: Path) -> int:
+    async def _submit_once(self, flow_run: FlowRun, folder: Path) -> tuple[str, int]:
         """Submit, again and again while Slurm is silent, but never a script that it has taken already."""
         delay, deadline = 1.0, asyncio.get_running_loop().time() + self._settings.submit_patience_seconds
         tried = False
         while True:
             try:
-                await self.cluster()
+                cluster = await self.cluster()
                 if tried and (job_id := (await self._slurm.tagged_jobs()).get(tag_of(folder))):
-                    return job_id
+                    return cluster, job_id
                 tried = True
-                return await self._slurm.submit(str(folder / SCRIPT_FILE))
+                return cluster, await self._slurm.submit(str(folder / SCRIPT_FILE))
             except SlurmUnavailable as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
                 self.get_flow_run_logger(flow_run).warning("Slurm does not answer; submitting again soon. %s", error)
             await asyncio.sleep(delay)
+            await self._still_wanted(flow_run, folder)
             delay = min(delay * 2, self._settings.poll_seconds_max)
+
+    async def _still_wanted(self, flow_run: FlowRun, folder: Path) -> None:
+        run = await read_run(self.client, flow_run.id)
+        newest = newest_folder(str(folder.parents[1]), flow_run.id)
+        if run is None or run.state is None or not run.state.is_pending() or newest != folder:
+            remove_environment(folder)
+            raise NoLongerWanted("Not submitted: the run is not waiting for this worker any more")

@@ -32,6 +32,17 @@ def test_a_restarted_worker_adopts_jobs_in_every_state(pool: Pool, shared: Path)
     assert all(len(pool.jobs_of(run_id)) == 1 for run_id in (*runs.values(), held))
 
 
+def test_stopping_a_worker_leaves_its_jobs_alone(pool: Pool) -> None:
+    run_id = pool.command("bash -c 'sleep 12; exit 11'")
+    job = pool.running(run_id)
+    assert pool.worker is not None
+    pool.worker.terminate()
+    pool.worker.wait(30)
+    assert pool.job_state(job) == "RUNNING" and not pool.read(run_id).state.is_final()
+    pool.start_worker()
+    assert "exit code 11" in str(pool.end(run_id).state.message) and pool.jobs_of(run_id) == [job]
+
+
 def test_a_worker_killed_in_the_middle_of_submitting_loses_and_doubles_nothing(pool: Pool) -> None:
     runs = [pool.command("bash -c 'sleep 1; exit 6'") for _ in range(12)]
     pool.wait(runs[0], lambda _: any(pool.jobs_of(run_id) for run_id in runs))
