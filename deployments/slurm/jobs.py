@@ -1,7 +1,7 @@
 """What Slurm says about a job, read from the text of squeue, scontrol and sacct.
 
-The text formats are the same in 22.05 and 24.11; the JSON ones are not. Exit codes come from squeue as a wait
-status (768 is exit 3, 11 is signal 11), from scontrol and sacct as ``code:signal``.
+The text formats are the same in 22.05 and 24.11 (the JSON ones are not), with one exception: squeue gives exit codes
+as a wait status in 22.05 (768 is exit 3, 11 is signal 11), and as ``code:signal`` in 24.11, like scontrol and sacct.
 """
 
 import json
@@ -138,15 +138,15 @@ def joined(ids: Iterable[int]) -> str:
 
 def _queue_row(row: list[str]) -> JobReport:
     job, state, status, derived, restarts, used, limit, memory, nodes, reason = row
-    raw = int(status) if status.isdigit() else 0
+    code, signal = _status(status)
     return JobReport(
         job_id=int(job),
         state=state,
         reason=_none_as_empty(reason),
         nodes=_none_as_empty(nodes),
-        exit_code=raw >> 8,
-        signal=raw & 0x7F,
-        step_signal=int(derived) & 0x7F if derived.isdigit() else 0,
+        exit_code=code,
+        signal=signal,
+        step_signal=_status(derived)[1],
         restarts=int(restarts) if restarts.isdigit() else 0,
         elapsed=seconds(used),
         time_limit=seconds(limit),
@@ -171,6 +171,10 @@ def _accounting_row(job: int, row: list[str]) -> JobReport:
         memory_used=row[7],
         cancelled_by=who,
     )
+
+
+def _status(text: str) -> tuple[int, int]:
+    return (int(text) >> 8, int(text) & 0x7F) if text.isdigit() else _code_and_signal(text)
 
 
 def _code_and_signal(text: str) -> tuple[int, int]:

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from tests.slurm.configuration import Layout, database_conf, gres_conf, slurm_conf
 
+# Another Slurm than the host's: a folder with its usr/sbin, usr/bin and plug-ins (for trying a newer version by hand).
+TREE = os.environ.get("SLURM_TEST_TREE")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel")
 DATABASE_SETUP = (
     "create database if not exists slurm; create user if not exists slurm@localhost identified by 'slurm'; "
@@ -107,7 +109,8 @@ class SlurmCluster:
     def start_node(self, name: str) -> None:
         """Start the slurmd of a node."""
         (self.folder / "spool" / name).mkdir(parents=True, exist_ok=True)
-        self._daemon("slurmd", "-f", str(self.conf), "-N", name)
+        step = ["-d", f"{TREE}/usr/sbin/slurmstepd"] if TREE else []
+        self._daemon("slurmd", "-f", str(self.conf), *step, "-N", name)
 
     def down(self, node: str) -> None:
         """Tell the controller that a node has failed; its jobs end as NODE_FAIL."""
@@ -140,6 +143,10 @@ class SlurmCluster:
         ports = free_ports(self.layout.port_count)
         self._ports = ports
         self.conf.write_text(slurm_conf(self.layout, self.folder, ports))
+        if TREE:
+            with self.conf.open("a") as file:
+                file.write(f"PluginDir={TREE}/usr/lib/x86_64-linux-gnu/slurm-wlm\n")
+            (self.folder / "etc" / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         (self.folder / "etc" / "gres.conf").write_text(gres_conf(self.layout, self.folder))
         if self.layout.cgroups:
             (self.folder / "etc" / "cgroup.conf").write_text(
@@ -285,7 +292,8 @@ def _program(name: str) -> str:
 
 
 def _search_path() -> str:
-    return os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+    tree = f"{TREE}/usr/sbin:{TREE}/usr/bin:" if TREE else ""
+    return tree + os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
 
 
 if __name__ == "__main__":

@@ -72,6 +72,18 @@ def test_squeue_rows_decode_wait_statuses() -> None:
     assert (reports[14].waiting, reports[14].restarts, reports[14].time_limit) == (True, 1, 93600)
 
 
+def test_squeue_rows_of_24_11_give_code_and_signal() -> None:
+    text = (
+        "3   |CANCELLED |0:15|0:0 |0 |0:02|1:00:00 |1000M |c1|None\n"
+        "1   |FAILED    |3:0 |0:0 |0 |0:00|1:00:00 |1000M |c1|NonZeroExitCode \n"
+        "2   |FAILED    |0:11|0:0 |0 |0:00|1:00:00 |1000M |c1|RaisedSignal:11(Segmentation fault) \n"
+        "6   |FAILED    |1:0 |0:125 |0 |0:00|1:00:00 |1000M |c1|NonZeroExitCode \n"
+    )
+    reports = parse_squeue(text)
+    assert [(r.exit_code, r.signal) for r in reports.values()] == [(0, 15), (3, 0), (0, 11), (1, 0)]
+    assert reports[6].step_signal == 125
+
+
 def test_sacct_tells_who_cancelled_and_what_was_used() -> None:
     text = (
         "5|CANCELLED by 1000|0:0|0:0|00:00:02|01:00:00|50M||c1|None\n"
