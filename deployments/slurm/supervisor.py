@@ -20,7 +20,7 @@ from deployments.slurm.poller import Poller
 from deployments.slurm.reasons import explain, never_starts
 from deployments.slurm.settings import SlurmWorkerSettings
 from deployments.slurm.variables import JobVariables
-from deployments.slurm.verdict import Verdict, judge
+from deployments.slurm.verdict import Fate, Verdict, judge
 from tasks.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ class Supervisor:
 
     def _show_log(self, job: Supervised, run: FlowRun, verdict: Verdict) -> None:
         # A run that began has told its own story; of one that never did, the job's log is all there is.
-        if run.start_time is not None or job.folder is None or (run.state and run.state.is_cancelling()):
+        expected = verdict.fate in {Fate.CANCELLED, Fate.RESCHEDULED} or (run.state and run.state.is_cancelling())
+        if run.start_time is not None or job.folder is None or expected:
             return
         tail = log_tail(job.folder)
         words = f"The last lines of the job's log:\n{tail}" if tail else "The job left no log."

@@ -13,13 +13,11 @@ from tests.slurm.pool import Pool
 _CLUSTERS = {"slurm": "plain", "pool": "plain", "counted_pool": "counted", "site": "plain"}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what needs a Slurm; tests of one cluster stay in one process."""
-    for item in items:
-        for fixture in _CLUSTERS.keys() & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.slurm)
-            item.add_marker(pytest.mark.xdist_group(_CLUSTERS[fixture]))
+    for fixture in _CLUSTERS.keys() & set(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.slurm)
+        item.add_marker(pytest.mark.xdist_group(_CLUSTERS[fixture]))
 
 
 def require_slurm(accounting: bool = False) -> None:

@@ -56,7 +56,7 @@ def test_the_time_limit_gives_notice_first(counted_pool: Pool, shared: Path, on_
         "nap",
         {"folder": str(shared), "seconds": 600},
         time_limit="1",
-        signal_lead_seconds=50,
+        signal_lead_seconds=30,
         on_time_limit=on_time_limit,
     )
     counted_pool.wait(run_id, lambda _: (shared / "began").exists())
