@@ -16,7 +16,7 @@ test: lint
 
 # On a real Slurm, started for the tests; skipped where it is not installed (tests/slurm/install.sh), unless CI=true.
 test-slurm: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slurm tests/slurm
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slurm tests/slurm
 
 # The Slurm work pool on the server of PREFECT_API_URL, with the defaults of a cluster profile.
 slurm-pool: $(VENV)/.ready

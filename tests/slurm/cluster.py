@@ -6,6 +6,7 @@ with Slurm 22.05 and 24.11 (a `MinJobAge` of 300 s, for example, is Slurm's defa
 
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -243,8 +244,12 @@ class SlurmCluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """That many free TCP ports of the loopback interface, in a row where possible: slurm.conf takes ranges."""
-    for first in range(20_000 + os.getpid() % 10_000, 60_000, count):
+    """That many free TCP ports of the loopback interface in a row: slurm.conf takes ranges.
+
+    Chosen at random, below the range that the kernel gives away: clusters start side by side.
+    """
+    for _ in range(100):
+        first = random.randrange(10_000, 32_000 - count)
         if all(_free(port) for port in range(first, first + count)):
             return list(range(first, first + count))
     raise RuntimeError("no free ports")

@@ -10,14 +10,13 @@ from tests.slurm.cluster import SlurmCluster, missing_programs
 from tests.slurm.configuration import Layout
 from tests.slurm.pool import Pool
 
-_CLUSTERS = {"slurm": "plain", "pool": "plain", "counted_pool": "counted", "site": "plain"}
+_CLUSTERS = {"slurm", "slurm_with_accounting"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what needs a Slurm; tests of one cluster stay in one process."""
-    for fixture in _CLUSTERS.keys() & set(getattr(item, "fixturenames", ())):
+    """Mark what needs a Slurm."""
+    if _CLUSTERS & set(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.slurm)
-        item.add_marker(pytest.mark.xdist_group(_CLUSTERS[fixture]))
 
 
 def require_slurm(accounting: bool = False) -> None:
