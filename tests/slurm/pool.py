@@ -107,6 +107,14 @@ class Pool:
         """Create a run whose job executes ``command`` in place of the flow: it never reaches the API."""
         return self.submit("nap", {"folder": "unused"}, command=command, **variables)
 
+    def until(self, file: Path, code: int, **variables: Any) -> UUID:
+        """A run whose job ends with ``code`` once ``file`` is there."""
+        return self.command(f"bash -c 'until [ -e {file} ]; do sleep 0.2; done; exit {code}'", **variables)
+
+    def attempts(self, run_id: UUID) -> int:
+        """How many jobs were made for a run, also those that slurmctld has forgotten."""
+        return len(list((self.folder / "jobs" / str(run_id)).iterdir()))
+
     def read(self, run_id: UUID) -> FlowRun:
         """The run as it is now."""
         with self.client() as client:

@@ -41,10 +41,11 @@ def test_cancelled_by_whom(counted_pool: Pool) -> None:
     assert "was cancelled by user 0" in str(run.state.message)
 
 
-def test_a_job_that_slurmctld_has_forgotten_gets_its_true_end(counted_pool: Pool) -> None:
-    run_id = counted_pool.command("bash -c 'sleep 3; exit 9'")
+def test_a_job_that_slurmctld_has_forgotten_gets_its_true_end(counted_pool: Pool, shared: Path) -> None:
+    run_id = counted_pool.until(shared / "go", 9)
     job = counted_pool.running(run_id)
     counted_pool.kill_worker()
+    (shared / "go").touch()
     counted_pool.wait(run_id, lambda _: counted_pool.job_state(job) == "", 120)
     counted_pool.start_worker()
     assert "exit code 9" in str(counted_pool.end(run_id).state.message)
@@ -52,18 +53,15 @@ def test_a_job_that_slurmctld_has_forgotten_gets_its_true_end(counted_pool: Pool
 
 @pytest.mark.parametrize("on_time_limit", ["fail", "reschedule"])
 def test_the_time_limit_gives_notice_first(counted_pool: Pool, shared: Path, on_time_limit: str) -> None:
-    run_id = counted_pool.submit(
-        "nap",
-        {"folder": str(shared), "seconds": 600},
-        time_limit="1",
-        signal_lead_seconds=30,
-        on_time_limit=on_time_limit,
+    # The second attempt finds the first one's file, and ends at once.
+    script = f"[ -e {shared}/began ] && exit 12; touch {shared}/began; trap 'touch {shared}/told; exit 1' TERM"
+    run_id = counted_pool.command(
+        f'bash -c "{script}; sleep 600 & wait"', time_limit="1", signal_lead_seconds=30, on_time_limit=on_time_limit
     )
-    counted_pool.wait(run_id, lambda _: (shared / "began").exists())
-    run = counted_pool.wait(run_id, lambda r: r.state is not None and r.state.is_final(), 150)
-    (_, *more) = counted_pool.jobs_of(run_id)
+    run = counted_pool.end(run_id, 150)
+    assert (shared / "told").exists()
     if on_time_limit == "fail":
-        assert run.state and run.state.is_failed() and not more
+        assert run.state and run.state.is_failed() and counted_pool.attempts(run_id) == 1
         assert "reached its time limit of 0:01:00" in str(run.state.message)
     else:
-        assert run.state and run.state.is_completed() and len(more) == 1
+        assert "exit code 12" in str(run.state.message) and counted_pool.attempts(run_id) == 2

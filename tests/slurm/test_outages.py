@@ -12,8 +12,8 @@ def test_a_restarted_worker_adopts_jobs_in_every_state(pool: Pool, shared: Path)
     for folder in folders.values():
         folder.mkdir()
     held = pool.command("bash -c 'exit 4'", extra_directives=["--hold"])
-    runs = {name: pool.submit("nap", {"folder": str(folders[name]), "seconds": 25}) for name in names[:2]}
-    runs["ends_badly"] = pool.command("bash -c 'sleep 5; exit 5'")
+    runs = {name: pool.submit("nap", {"folder": str(folders[name]), "seconds": 60}) for name in names[:2]}
+    runs["ends_badly"] = pool.until(shared / "go", 5)
     runs["cancelled"] = pool.command("sleep 300")
     for run_id in runs.values():
         pool.running(run_id)
@@ -21,6 +21,7 @@ def test_a_restarted_worker_adopts_jobs_in_every_state(pool: Pool, shared: Path)
     pool.kill_worker()
     (cancelled,) = pool.jobs_of(runs["cancelled"])
     pool.slurm.command("scancel", str(cancelled))
+    (shared / "go").touch()
     (bad,) = pool.jobs_of(runs["ends_badly"])
     pool.wait(runs["ends_badly"], lambda _: pool.job_state(bad) == "FAILED")
     pool.start_worker()
@@ -32,14 +33,15 @@ def test_a_restarted_worker_adopts_jobs_in_every_state(pool: Pool, shared: Path)
     assert all(len(pool.jobs_of(run_id)) == 1 for run_id in (*runs.values(), held))
 
 
-def test_stopping_a_worker_leaves_its_jobs_alone(pool: Pool) -> None:
-    run_id = pool.command("bash -c 'sleep 12; exit 11'")
+def test_stopping_a_worker_leaves_its_jobs_alone(pool: Pool, shared: Path) -> None:
+    run_id = pool.until(shared / "go", 11)
     job = pool.running(run_id)
     assert pool.worker is not None
     pool.worker.terminate()
     pool.worker.wait(30)
     assert pool.job_state(job) == "RUNNING" and not pool.read(run_id).state.is_final()
     pool.start_worker()
+    (shared / "go").touch()
     assert "exit code 11" in str(pool.end(run_id).state.message) and pool.jobs_of(run_id) == [job]
 
 
