@@ -1,16 +1,26 @@
 # The two commands of the README are `make quickstart` and `make test`; each does all of its own set-up.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 ROOT ?= quickstart-data
+CLUSTER ?= slurm
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test lint ui benchmark lock clean
+.PHONY: quickstart test test-slurm slurm-pool lint ui benchmark lock clean
 
 quickstart: $(VENV)/.ready
 	$(BIN)/python -m flows.quickstart --root $(ROOT)
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slurm" tests
+	$(MAKE) test-slurm
+
+# On a real Slurm, started for the tests; skipped where it is not installed (tests/slurm/install.sh), unless CI=true.
+test-slurm: $(VENV)/.ready
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slurm tests/slurm
+
+# The Slurm work pool on the server of PREFECT_API_URL, with the defaults of a cluster profile.
+slurm-pool: $(VENV)/.ready
+	$(BIN)/python -m deployments.slurm pool --name slurm --cluster $(CLUSTER)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

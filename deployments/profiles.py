@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field, ValidationError
 
+from deployments.slurm.variables import JobVariables
 from tasks.errors import SettingsError
 from tasks.settings import Positive, Settings
 
@@ -29,10 +30,11 @@ class AddressDask(Settings):
 
 
 class ClusterProfile(Settings):
-    """A cluster: where the Dask workers of per-shard work come from."""
+    """A cluster: where the Dask workers of per-shard work come from, and what its Slurm jobs ask for."""
 
     name: str = Field(description="Name of the profile.")
     dask: Annotated[LocalDask | AddressDask, Field(discriminator="kind")] = LocalDask()
+    slurm: JobVariables = Field(JobVariables(), description="Defaults of the job variables of its Slurm work pool.")
 
 
 def load_profile(cluster: str) -> ClusterProfile:

@@ -13,6 +13,7 @@ from flows.images import download_images
 from flows.metadata import download_metadata
 from flows.program import run_program
 from flows.report import report_dataset
+from flows.stages import Execution, Stages, cancel_children
 from flows.summary import markdown_table, summary_rows
 from tasks.audit.models import AuditTotals
 from tasks.energon.check import CheckSummary
@@ -42,7 +43,11 @@ class PrepareResult(BaseModel):
     report: ReportSummary
 
 
-@flow(name="prepare-datacomp", flow_run_name="prepare {dataset_name} of {dataset_slice} in {root}")
+@flow(
+    name="prepare-datacomp",
+    flow_run_name="prepare {dataset_name} of {dataset_slice} in {root}",
+    on_cancellation=[cancel_children],
+)
 @fails_in_words
 def prepare_datacomp(
     root: Path,
@@ -54,6 +59,7 @@ def prepare_datacomp(
     check: CheckSettings = CheckSettings(),
     cluster: str = "local",
     verify: Verify = "changed",
+    execution: Execution = "here",
 ) -> PrepareResult:
     """Turn a pinned slice of metadata into an indexed and checked Energon dataset, with a report on it.
 
@@ -67,20 +73,22 @@ def prepare_datacomp(
         check: How the dataset is checked.
         cluster: Cluster profile: the name of a shipped one, or the path of a YAML file.
         verify: changed: trust noted hashes of unchanged files; full: hash everything again.
+        execution: here: stages run in this process; deployments: each as a run of its own deployment, with a size of
+            its own (on Slurm: a job of its own).
     """
     data, slice_ = DataRoot(absolute(root)), load_slice(dataset_slice)
     _refuse_taken_name(data, dataset_name)
     how = slice_.download_settings(download or DownloadSettings())
     gates = slice_.gate_settings(gate or GateSettings(), how.number_sample_per_shard)
     converting = slice_.convert_settings(convert or ConvertSettings())
-    metadata = download_metadata(data.path, dataset_slice, verify)
-    downloaded = download_images(data.path, dataset_slice, how, verify)
-    audit = audit_download(data.shards, data.audit, gates, cluster, verify, metadata.metadata_sha256)
-    dataset = convert_dataset(data.shards, data.dataset(dataset_name), data.audit, converting, cluster, verify)
-    checked = check_dataset(
-        dataset.dataset_dir, check.model_copy(update={"verify": verify}) if verify == "full" else check
-    )
-    report = report_dataset(data.path, dataset_name)
+    run = Stages(execution, data.results).run
+    metadata = run(download_metadata, data.path, dataset_slice, verify)
+    downloaded = run(download_images, data.path, dataset_slice, how, verify)
+    audit = run(audit_download, data.shards, data.audit, gates, cluster, verify, metadata.metadata_sha256)
+    dataset = run(convert_dataset, data.shards, data.dataset(dataset_name), data.audit, converting, cluster, verify)
+    checking = check.model_copy(update={"verify": verify}) if verify == "full" else check
+    checked = run(check_dataset, dataset.dataset_dir, checking)
+    report = run(report_dataset, data.path, dataset_name)
     result = PrepareResult(
         root=data.path,
         dataset_slice=slice_.name,

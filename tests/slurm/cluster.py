@@ -4,19 +4,24 @@ Everything lies in one folder of its own and listens on loopback only; facts beh
 with Slurm 22.05 and 24.11 (a `MinJobAge` of 300 s, for example, is Slurm's default).
 """
 
+import json
 import os
+import random
 import shutil
 import signal
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.slurm.configuration import Layout, database_conf, gres_conf, slurm_conf
 
+# Another Slurm than the host's: a folder with its usr/sbin, usr/bin and plug-ins (for trying a newer version by hand).
+TREE = os.environ.get("SLURM_TEST_TREE")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel")
 DATABASE_SETUP = (
     "create database if not exists slurm; create user if not exists slurm@localhost identified by 'slurm'; "
@@ -39,7 +44,16 @@ class SlurmCluster:
     layout: Layout = field(default_factory=Layout)
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="slurm-")))
 
+    _janitor: subprocess.Popen[bytes] | None = None
+
     def __enter__(self) -> "SlurmCluster":
+        # A test process that is killed must not leave daemons behind: its janitor notices the closed pipe.
+        self._janitor = subprocess.Popen(
+            [sys.executable, "-m", "tests.slurm.cluster", str(self.folder), json.dumps(asdict(self.layout))],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
         try:
             self._write_files()
             self._start()
@@ -49,6 +63,11 @@ class SlurmCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._janitor:
+            self._janitor.communicate()
+
+    def clean(self) -> None:
+        """End all jobs and daemons, and delete everything."""
         self._end_jobs()
         for pid in self._pids("slurmd-*.pid", "slurmctld.pid", "slurmdbd.pid", "mariadb.pid", "munged.pid"):
             stop(pid)
@@ -91,7 +110,8 @@ class SlurmCluster:
     def start_node(self, name: str) -> None:
         """Start the slurmd of a node."""
         (self.folder / "spool" / name).mkdir(parents=True, exist_ok=True)
-        self._daemon("slurmd", "-f", str(self.conf), "-N", name)
+        step = ["-d", f"{TREE}/usr/sbin/slurmstepd"] if TREE else []
+        self._daemon("slurmd", "-f", str(self.conf), *step, "-N", name)
 
     def down(self, node: str) -> None:
         """Tell the controller that a node has failed; its jobs end as NODE_FAIL."""
@@ -124,6 +144,10 @@ class SlurmCluster:
         ports = free_ports(self.layout.port_count)
         self._ports = ports
         self.conf.write_text(slurm_conf(self.layout, self.folder, ports))
+        if TREE:
+            with self.conf.open("a") as file:
+                file.write(f"PluginDir={TREE}/usr/lib/x86_64-linux-gnu/slurm-wlm\n")
+            (self.folder / "etc" / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         (self.folder / "etc" / "gres.conf").write_text(gres_conf(self.layout, self.folder))
         if self.layout.cgroups:
             (self.folder / "etc" / "cgroup.conf").write_text(
@@ -166,7 +190,7 @@ class SlurmCluster:
         self._daemon("slurmdbd")
         self._until("sacctmgr", "-n", "-i", "add", "cluster", self.layout.name)
         self.command("sacctmgr", "-n", "-i", "add", "account", "vision", f"cluster={self.layout.name}")
-        self.command("sacctmgr", "-n", "-i", "add", "user", "root", "account=vision")
+        self.command("sacctmgr", "-n", "-i", "add", "user", "root", "account=vision", "defaultaccount=vision")
 
     def _until(self, *arguments: str) -> None:
         deadline = time.monotonic() + 30
@@ -206,6 +230,8 @@ class SlurmCluster:
             time.sleep(0.1)
 
     def _remove_cgroups(self) -> None:
+        if not self.layout.cgroups:
+            return
         for node in self.layout.nodes:
             for top in Path("/sys/fs/cgroup").glob(f"*/slurm_{node}"):
                 for folder in sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True):
@@ -218,8 +244,12 @@ class SlurmCluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """That many free TCP ports of the loopback interface, in a row where possible: slurm.conf takes ranges."""
-    for first in range(20_000 + os.getpid() % 10_000, 60_000, count):
+    """That many free TCP ports of the loopback interface in a row: slurm.conf takes ranges.
+
+    Chosen at random, below the range that the kernel gives away: clusters start side by side.
+    """
+    for _ in range(100):
+        first = random.randrange(10_000, 32_000 - count)
         if all(_free(port) for port in range(first, first + count)):
             return list(range(first, first + count))
     raise RuntimeError("no free ports")
@@ -267,4 +297,10 @@ def _program(name: str) -> str:
 
 
 def _search_path() -> str:
-    return os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+    tree = f"{TREE}/usr/sbin:{TREE}/usr/bin:" if TREE else ""
+    return tree + os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    SlurmCluster(Layout(**json.loads(sys.argv[2])), Path(sys.argv[1])).clean()

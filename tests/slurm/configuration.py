@@ -13,6 +13,8 @@ class Layout:
     cpu_nodes: int = 2
     gpu_nodes: int = 2
     gpus: int = 8
+    cpu_prefix: str = "c"
+    gpu_prefix: str = "g"
     accounting: bool = False
     cgroups: bool = False
     min_job_age: int = 300  # seconds that slurmctld remembers an ended job
@@ -20,7 +22,18 @@ class Layout:
     @property
     def nodes(self) -> list[str]:
         """Names of all nodes."""
-        return [f"c{n + 1}" for n in range(self.cpu_nodes)] + [f"g{n + 1}" for n in range(self.gpu_nodes)]
+        counts = {self.cpu_prefix: self.cpu_nodes, self.gpu_prefix: self.gpu_nodes}
+        return [f"{prefix}{n + 1}" for prefix, count in counts.items() for n in range(count)]
+
+    @property
+    def cpu_range(self) -> str:
+        """The CPU nodes, as Slurm writes a range."""
+        return f"{self.cpu_prefix}[1-{self.cpu_nodes}]"
+
+    @property
+    def gpu_range(self) -> str:
+        """The GPU nodes, as Slurm writes a range."""
+        return f"{self.gpu_prefix}[1-{self.gpu_nodes}]"
 
     @property
     def port_count(self) -> int:
@@ -76,13 +89,13 @@ def slurm_conf(layout: Layout, folder: Path, ports: list[int]) -> str:
         "CompleteWait=0",
         "PreemptType=preempt/partition_prio",
         "PreemptMode=REQUEUE",
-        f"NodeName=c[1-{layout.cpu_nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{cpu[0]}-{cpu[-1]}]"
+        f"NodeName={layout.cpu_range} NodeHostname={host} NodeAddr=127.0.0.1 Port=[{cpu[0]}-{cpu[-1]}]"
         " CPUs=64 RealMemory=256000 Feature=cpu,icelake",
-        f"NodeName=g[1-{layout.gpu_nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{gpu[0]}-{gpu[-1]}]"
+        f"NodeName={layout.gpu_range} NodeHostname={host} NodeAddr=127.0.0.1 Port=[{gpu[0]}-{gpu[-1]}]"
         f" CPUs=96 RealMemory=1000000 Gres=gpu:h100:{layout.gpus} Feature=gpu,h100",
-        f"PartitionName=cpu Nodes=c[1-{layout.cpu_nodes}] Default=YES MaxTime=1-0 DefaultTime=1:00:00 PriorityTier=10",
-        f"PartitionName=low Nodes=c[1-{layout.cpu_nodes}] MaxTime=1-0 DefaultTime=1:00:00 PriorityTier=1",
-        f"PartitionName=gpu Nodes=g[1-{layout.gpu_nodes}] MaxTime=1-0 DefaultTime=1:00:00 PriorityTier=10",
+        f"PartitionName=cpu Nodes={layout.cpu_range} Default=YES MaxTime=1-0 DefaultTime=1:00:00 PriorityTier=10",
+        f"PartitionName=low Nodes={layout.cpu_range} MaxTime=1-0 DefaultTime=1:00:00 PriorityTier=1",
+        f"PartitionName=gpu Nodes={layout.gpu_range} MaxTime=1-0 DefaultTime=1:00:00 PriorityTier=10",
     ]
     return "\n".join(lines) + "\n"
 
@@ -103,7 +116,7 @@ def _accounting_lines(layout: Layout, folder: Path, ports: list[int]) -> list[st
 
 def gres_conf(layout: Layout, folder: Path) -> str:
     """gres.conf: stand-in GPUs."""
-    return f"NodeName=g[1-{layout.gpu_nodes}] Name=gpu Type=h100 File={folder}/gpu/nvidia[0-{layout.gpus - 1}]\n"
+    return f"NodeName={layout.gpu_range} Name=gpu Type=h100 File={folder}/gpu/nvidia[0-{layout.gpus - 1}]\n"
 
 
 def database_conf(folder: Path, ports: list[int]) -> str:

@@ -2,11 +2,21 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.slurm.cluster import SlurmCluster, missing_programs
 from tests.slurm.configuration import Layout
+from tests.slurm.pool import Pool
+
+_CLUSTERS = {"slurm", "slurm_with_accounting"}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what needs a Slurm."""
+    if _CLUSTERS & set(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.slurm)
 
 
 def require_slurm(accounting: bool = False) -> None:
@@ -33,5 +43,48 @@ def slurm() -> Iterator[SlurmCluster]:
 def slurm_with_accounting() -> Iterator[SlurmCluster]:
     """The same with slurmdbd and enforced accounts, on another layout, with memory limits."""
     require_slurm(accounting=True)
-    with SlurmCluster(Layout(name="counted", cpu_nodes=1, gpu_nodes=1, accounting=True, cgroups=True)) as cluster:
+    # Names of nodes are names of control groups, which all test sessions on this host share.
+    layout = Layout(
+        name="counted",
+        cpu_nodes=1,
+        gpu_nodes=1,
+        cpu_prefix=f"n{os.getpid()}x",
+        gpu_prefix=f"v{os.getpid()}x",
+        accounting=True,
+        cgroups=True,
+        min_job_age=20,
+    )
+    with SlurmCluster(layout) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def pool(prefect_server: str, slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """A Slurm work pool with a worker, on the cluster without accounting."""
+    yield from _pool("plain", prefect_server, slurm, tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="session")
+def counted_pool(
+    prefect_server: str, slurm_with_accounting: SlurmCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pool]:
+    """A Slurm work pool with a worker, on the cluster with accounting."""
+    yield from _pool("counted", prefect_server, slurm_with_accounting, tmp_path_factory.mktemp("counted"))
+
+
+def _pool(name: str, url: str, slurm: SlurmCluster, folder: Path) -> Iterator[Pool]:
+    pool = Pool(name, url, slurm, folder)
+    pool.create()
+    pool.start_worker()
+    try:
+        yield pool
+    finally:
+        pool.kill_worker()
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A folder that a job writes into."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    return folder

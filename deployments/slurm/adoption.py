@@ -1,0 +1,118 @@
+"""After a restart: finds the pool's unfinished runs, and for each its job, wherever the last worker was killed."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prefect.client.schemas.filters import FlowRunFilter, WorkPoolFilter
+from prefect.client.schemas.objects import FlowRun
+
+from deployments.slurm import states
+from deployments.slurm.commands import Slurm
+from deployments.slurm.folder import newest_folder, note_job_id, noted_job_id, tag_of
+from deployments.slurm.pid import JobPid
+from deployments.slurm.settings import SlurmWorkerSettings
+from deployments.slurm.supervisor import Supervised, Supervisor
+from deployments.slurm.variables import JobVariables
+
+if TYPE_CHECKING:
+    from deployments.slurm.worker import SlurmWorker
+
+_PAGE = 200
+
+
+class Adoption:
+    """Looks for jobs that no worker watches."""
+
+    def __init__(
+        self, worker: "SlurmWorker", supervisor: Supervisor, slurm: Slurm, settings: SlurmWorkerSettings
+    ) -> None:
+        self._worker, self._supervisor, self._slurm, self._settings = worker, supervisor, slurm, settings
+
+    async def find(self) -> list[Supervised]:
+        """Jobs to watch from now on. Raises SlurmUnavailable while the cluster does not answer."""
+        runs = [run for run in await self._unfinished_runs() if self._is_free(run)]
+        if not runs:
+            return []
+        cluster, tagged = await self._worker.cluster(), await self._slurm.tagged_jobs()
+        jobs = [await self._adopt(run, cluster, tagged) for run in runs]
+        return [job for job in jobs if job is not None]
+
+    async def _adopt(self, run: FlowRun, cluster: str, tagged: dict[str, int]) -> Supervised | None:
+        variables = await self._variables(run)
+        folder = newest_folder(variables.log_dir, run.id)
+        job_id = _job_of(folder, tagged) if folder else _job_of_pid(run, cluster)
+        if job_id is None:
+            if folder or not run.infrastructure_pid:
+                await self._schedule_again(run)
+            return None
+        pid = JobPid(cluster, job_id)
+        # Somebody may have begun to submit or to watch it while we asked.
+        fresh = await states.read_run(self._worker.client, run.id)
+        if fresh is None or not self._is_free(fresh) or not _of_this_cluster(fresh, cluster):
+            return None
+        if fresh.infrastructure_pid != str(pid):
+            await self._worker.client.update_flow_run(run.id, infrastructure_pid=str(pid))
+        self._worker.get_flow_run_logger(run).info("Worker '%s' looks after Slurm job %s now", self._worker.name, pid)
+        return Supervised(run, pid, folder, variables)
+
+    async def _schedule_again(self, run: FlowRun) -> None:
+        """A run that was claimed but never became a job would wait for ever."""
+        state = run.state
+        if state is None or not state.is_pending():
+            return
+        if (datetime.now(UTC) - state.timestamp).total_seconds() < self._settings.orphan_seconds:
+            return
+        await states.reschedule(self._worker.client, run.id, "its worker ended before it became a Slurm job")
+
+    async def _variables(self, run: FlowRun) -> JobVariables:
+        try:
+            configuration = await self._worker.job_configuration.resolve_for_flow_run(
+                run, client=self._worker.client, work_pool=self._worker.work_pool, worker_name=self._worker.name
+            )
+        except Exception as error:
+            self._worker._logger.warning(
+                "Job variables of run %s cannot be read, defaults are taken: %s", run.id, error
+            )
+            return JobVariables()
+        return configuration.slurm
+
+    async def _unfinished_runs(self) -> list[FlowRun]:
+        wanted = {"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}}
+        runs: list[FlowRun] = []
+        while True:
+            page = await self._worker.client.read_flow_runs(
+                flow_run_filter=FlowRunFilter.model_validate(wanted),
+                work_pool_filter=WorkPoolFilter.model_validate({"name": {"any_": [self._worker.work_pool.name]}}),
+                limit=_PAGE,
+                offset=len(runs),
+            )
+            runs += page
+            if len(page) < _PAGE:
+                return runs
+
+    def _is_free(self, run: FlowRun) -> bool:
+        return run.id not in self._worker.submitting and not self._supervisor.watches(run.id)
+
+
+def _job_of(folder: Path, tagged: dict[str, int]) -> int | None:
+    """The job of an attempt: noted, or, if the worker was killed before it could, found in the queue."""
+    job_id = noted_job_id(folder)
+    if job_id is None and (job_id := tagged.get(tag_of(folder))) is not None:
+        note_job_id(folder, job_id)
+    return job_id
+
+
+def _job_of_pid(run: FlowRun, cluster: str) -> int | None:
+    if not run.infrastructure_pid or not _of_this_cluster(run, cluster):
+        return None
+    return JobPid.parse(run.infrastructure_pid).job_id
+
+
+def _of_this_cluster(run: FlowRun, cluster: str) -> bool:
+    if not run.infrastructure_pid:
+        return True
+    try:
+        return JobPid.parse(run.infrastructure_pid).cluster == cluster
+    except ValueError:
+        return False

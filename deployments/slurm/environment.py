@@ -1,0 +1,47 @@
+"""The job's environment file: everything that may be secret, readable by its owner alone."""
+
+import os
+import shlex
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from deployments.slurm.script import ENVIRONMENT_FILE
+from tasks.errors import SettingsError
+
+_CERTIFICATE = "PREFECT_API_SSL_CERT_FILE"
+
+
+def write_environment(folder: Path, env: Mapping[str, str]) -> None:
+    """Write ``env`` as a file that the batch script reads.
+
+    A private CA that Prefect's client uses is copied beside it, since it may lie where no node can see it.
+    Raises SettingsError for a name or a value that no environment can hold, OSError as the file system does.
+    """
+    env = _with_certificate(folder, env)
+    lines = [_line(name, env[name]) for name in sorted(env)]
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with os.fdopen(os.open(folder / ENVIRONMENT_FILE, flags, 0o600), "w", encoding="utf-8") as file:
+        file.write("".join(lines))
+
+
+def remove_environment(folder: Path) -> None:
+    """Delete the file once the job has ended: no secret stays behind."""
+    (folder / ENVIRONMENT_FILE).unlink(missing_ok=True)
+
+
+def _line(name: str, value: str) -> str:
+    if not (name.isascii() and name.isidentifier()):
+        raise SettingsError(f"env: {name!r} cannot be the name of an environment variable; rename it")
+    if "\0" in value:
+        raise SettingsError(f"env: the value of {name} holds a zero byte, which no environment can; remove it")
+    return f"export {name}={shlex.quote(value)}\n"
+
+
+def _with_certificate(folder: Path, env: Mapping[str, str]) -> Mapping[str, str]:
+    certificate = env.get(_CERTIFICATE)
+    if not certificate or not Path(certificate).is_file():
+        return env
+    copied = folder / "ca.pem"
+    shutil.copyfile(certificate, copied)
+    return {**env, _CERTIFICATE: str(copied)}

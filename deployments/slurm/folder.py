@@ -1,0 +1,76 @@
+"""The folder of a job: its script, environment file, log, exit receipt and job id, one folder an attempt."""
+
+import os
+from pathlib import Path
+from uuid import UUID
+
+from deployments.slurm.commands import TAG_PREFIX
+from deployments.slurm.script import LOG_FILE
+from tasks.errors import SettingsError
+from tasks.files import write_bytes
+
+_JOB_ID_FILE = "job-id"
+
+
+def new_folder(log_dir: str, flow_run_id: UUID) -> Path:
+    """Make the folder of the run's next attempt. Raises SettingsError if ``log_dir`` cannot be written to."""
+    parent = _parent(log_dir, flow_run_id)
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        attempt = len(_attempts(parent)) + 1
+        while True:
+            try:
+                (parent / str(attempt)).mkdir(mode=0o700)
+                return parent / str(attempt)
+            except FileExistsError:
+                attempt += 1
+    except OSError as error:
+        raise SettingsError(
+            f"log_dir {log_dir}: cannot make {parent}: {error.strerror}; name a shared folder that you can write to"
+        ) from None
+
+
+def newest_folder(log_dir: str, flow_run_id: UUID) -> Path | None:
+    """The folder of the run's last attempt, if it has one."""
+    attempts = _attempts(_parent(log_dir, flow_run_id))
+    return attempts[-1] if attempts else None
+
+
+def tag_of(folder: Path) -> str:
+    """What names this attempt in the job's comment: ``prefect:<flow run>:<attempt>``."""
+    return f"{TAG_PREFIX}{folder.parent.name}:{folder.name}"
+
+
+def note_job_id(folder: Path, job_id: int) -> None:
+    """Write down which job the attempt became, before anything else can fail."""
+    write_bytes(folder / _JOB_ID_FILE, f"{job_id}\n".encode())
+
+
+def noted_job_id(folder: Path) -> int | None:
+    """The job that the attempt became; None if that was never written down."""
+    try:
+        return int((folder / _JOB_ID_FILE).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def log_tail(folder: Path, lines: int = 100, most_bytes: int = 50_000) -> str:
+    """The last lines of the job's log; empty if there is none."""
+    try:
+        with (folder / LOG_FILE).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - most_bytes))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _parent(log_dir: str, flow_run_id: UUID) -> Path:
+    return Path(log_dir).expanduser() / str(flow_run_id)
+
+
+def _attempts(parent: Path) -> list[Path]:
+    if not parent.is_dir():
+        return []
+    return sorted((path for path in parent.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))

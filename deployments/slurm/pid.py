@@ -1,0 +1,23 @@
+"""How Prefect names a Slurm job: ``cluster:job id``, which is unique on a site with several clusters."""
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class JobPid:
+    """The ``infrastructure_pid`` of a flow run on Slurm."""
+
+    cluster: str
+    job_id: int
+
+    def __str__(self) -> str:
+        return f"{self.cluster}:{self.job_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> "JobPid":
+        """Read one. Raises ValueError naming the expected form."""
+        found = re.fullmatch(r"([^:\s]+):(\d+)", text)
+        if not found:
+            raise ValueError(f"{text!r} names no Slurm job; expected 'cluster:job id', as 'alpha:4711'")
+        return cls(found[1], int(found[2]))

@@ -1,0 +1,174 @@
+"""One poller for all jobs of a worker: few commands, at an interval that grows while nothing changes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
+from logging import Logger, LoggerAdapter
+
+from deployments.slurm.commands import NO_ACCOUNTING, UNKNOWN_JOB, Slurm, SlurmUnavailable
+from deployments.slurm.jobs import (
+    ACCOUNTING_FIELDS,
+    ENDING,
+    QUEUE_FIELDS,
+    JobReport,
+    joined,
+    parse_sacct,
+    parse_scontrol,
+    parse_squeue,
+)
+from deployments.slurm.verdict import LOST
+
+Changed = Callable[[JobReport], Awaitable[None]]
+_GROWTH = 1.5
+# States that a requeued job passes through for a moment, before it is PENDING again.
+_PASSING = frozenset({"PREEMPTED", "NODE_FAIL", "BOOT_FAIL"})
+_ASK_ACCOUNTING = frozenset({"CANCELLED", "OUT_OF_MEMORY"})
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often the poller asks, in seconds, and how often a job must be missing before it counts as lost."""
+
+    shortest: float = 2
+    longest: float = 30
+    lost_after: int = 3
+
+
+@dataclass
+class _Entry:
+    requeues: bool
+    changed: Changed
+    ended: asyncio.Future[JobReport] = field(default_factory=asyncio.Future)
+    last: JobReport | None = None
+    missing: int = 0
+    lingering: int = 0  # polls in a row in a state that is about to pass
+
+
+class Poller:
+    """Watches jobs until each has ended. Slurm being silent never ends one."""
+
+    def __init__(self, slurm: Slurm, pace: Pace, logger: Logger | LoggerAdapter[Logger]) -> None:
+        self._slurm, self._pace, self._logger = slurm, pace, logger
+        self._jobs: dict[int, _Entry] = {}
+        self._interval = pace.shortest
+        self._news = asyncio.Event()
+        self._accounting = True
+        self._silent = False
+
+    async def watch(self, job_id: int, requeues: bool, changed: Changed) -> JobReport:
+        """Wait until the job has ended; ``changed`` is awaited with every new state or reason before that."""
+        entry = self._jobs.setdefault(job_id, _Entry(requeues, changed))
+        self.hurry()
+        try:
+            return await asyncio.shield(entry.ended)
+        finally:
+            self._jobs.pop(job_id, None)
+
+    def hurry(self) -> None:
+        """Something is about to change: ask again soon."""
+        self._interval = self._pace.shortest
+        self._news.set()
+
+    def last_report(self, job_id: int) -> JobReport | None:
+        """What was last heard of a watched job."""
+        entry = self._jobs.get(job_id)
+        return entry.last if entry else None
+
+    async def poll(self) -> None:
+        """Ask once about all watched jobs and tell what changed."""
+        waiting = {job_id: entry for job_id, entry in self._jobs.items() if not entry.ended.done()}
+        if not waiting:
+            return
+        try:
+            reports = await self._observe(waiting)
+        except SlurmUnavailable as error:
+            if not self._silent:
+                self._logger.warning("Slurm does not answer; jobs are taken to be as they were. %s", error)
+            self._silent = True
+            return
+        if self._silent:
+            self._logger.info("Slurm answers again.")
+        self._silent = False
+        for job_id, entry in waiting.items():
+            await self._take(job_id, entry, reports.get(job_id))
+
+    async def pause(self) -> None:
+        """Wait for the next poll: longer and longer, shorter when a job was added or has changed."""
+        self._news.clear()
+        try:
+            await asyncio.wait_for(self._news.wait(), self._interval)
+            # Let a burst of submissions gather: one command for all of them.
+            await asyncio.sleep(self._pace.shortest)
+        except TimeoutError:
+            self._interval = min(self._interval * _GROWTH, self._pace.longest)
+
+    async def _observe(self, waiting: dict[int, _Entry]) -> dict[int, JobReport]:
+        answer = await self._slurm.ask("squeue", "-h", "-t", "all", "-j", joined(waiting), "-O", QUEUE_FIELDS)
+        if answer.code and UNKNOWN_JOB not in answer.error:
+            raise SlurmUnavailable(f"squeue: {answer.error}")
+        reports = parse_squeue(answer.out)
+        for job_id, report in reports.items():
+            if report.state == ENDING and waiting[job_id].lingering >= self._pace.lost_after:
+                reports[job_id] = await self._behind_completing(report)
+        ask = (waiting.keys() - reports.keys()) | {
+            i for i, report in reports.items() if report.state in _ASK_ACCOUNTING
+        }
+        return reports | self._merged(reports, await self._account(ask))
+
+    async def _behind_completing(self, report: JobReport) -> JobReport:
+        # A node that does not answer keeps its jobs COMPLETING for hours; scontrol tells how they ended.
+        answer = await self._slurm.ask("scontrol", "-o", "show", "job", str(report.job_id))
+        return parse_scontrol(answer.out) or report
+
+    async def _account(self, ids: Iterable[int]) -> dict[int, JobReport]:
+        wanted = joined(ids)
+        if not wanted or not self._accounting:
+            return {}
+        try:
+            answer = await self._slurm.ask("sacct", "-n", "-P", "-j", wanted, "-o", ACCOUNTING_FIELDS)
+        except SlurmUnavailable as error:
+            self._logger.debug("no accounting: %s", error)
+            return {}
+        self._accounting = NO_ACCOUNTING not in answer.error
+        return {} if answer.code else parse_sacct(answer.out)
+
+    @staticmethod
+    def _merged(reports: dict[int, JobReport], accounts: dict[int, JobReport]) -> dict[int, JobReport]:
+        """Accounts of jobs that squeue has forgotten, and what only accounting knows of the others."""
+        merged = {}
+        for job_id, account in accounts.items():
+            seen = reports.get(job_id)
+            merged[job_id] = account
+            if seen is not None:
+                more = account.cancelled_by, account.memory_used
+                merged[job_id] = replace(seen, cancelled_by=more[0], memory_used=more[1])
+        return merged
+
+    async def _take(self, job_id: int, entry: _Entry, report: JobReport | None) -> None:
+        if report is None:
+            entry.missing += 1
+            if entry.missing >= self._pace.lost_after:
+                self._end(entry, replace(entry.last or JobReport(job_id, LOST), state=LOST, reason=""))
+            return
+        entry.missing = 0
+        passing = report.state == ENDING or (entry.requeues and report.state in _PASSING)
+        entry.lingering = entry.lingering + 1 if passing else 0
+        if report.ended and (not passing or entry.lingering >= self._pace.lost_after):
+            self._end(entry, report)
+        elif not passing:
+            await self._tell(entry, report)
+
+    def _end(self, entry: _Entry, report: JobReport) -> None:
+        entry.last = report
+        if not entry.ended.done():
+            entry.ended.set_result(report)
+
+    async def _tell(self, entry: _Entry, report: JobReport) -> None:
+        before, entry.last = entry.last, report
+        if before is None or _news(before) != _news(report):
+            self.hurry()
+            await entry.changed(report)
+
+
+def _news(report: JobReport) -> tuple[str, str, str, int]:
+    return report.state, report.reason, report.nodes, report.restarts

@@ -1,0 +1,87 @@
+"""Telling Prefect's server what became of a flow run whose job waits, or has ended."""
+
+from uuid import UUID
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.exceptions import ObjectNotFound
+from prefect.states import AwaitingRetry, Cancelled, Crashed, Failed, Pending
+
+from deployments.slurm.verdict import Fate, Verdict
+
+# The server refuses a pending state that bears the name of the one before: two names take turns.
+_PENDING_NAMES = ("InfrastructurePending", "SlurmPending")
+_RESCHEDULED = "Rescheduled: "
+
+
+async def read_run(client: PrefectClient, flow_run_id: UUID) -> FlowRun | None:
+    """The flow run, or None if it was deleted."""
+    try:
+        return await client.read_flow_run(flow_run_id)
+    except ObjectNotFound:
+        return None
+
+
+async def tell_pending(client: PrefectClient, flow_run_id: UUID, message: str) -> None:
+    """Show why the job waits, as long as the run is pending itself."""
+    run = await read_run(client, flow_run_id)
+    if run is None or run.state is None or not run.state.is_pending() or run.state.message == message:
+        return
+    first, second = _PENDING_NAMES
+    name = second if run.state.name == first else first
+    await client.set_flow_run_state(flow_run_id, Pending(name=name, message=message))
+
+
+async def tell_requeued(client: PrefectClient, flow_run_id: UUID, message: str) -> None:
+    """Slurm has put the job back into the queue: the run is pending again, whatever its process said last."""
+    run = await read_run(client, flow_run_id)
+    if run is None or run.state is None or not (run.state.is_running() or run.state.is_crashed()):
+        return
+    # By force: the server would take a pending state after a running one for a second submission.
+    await client.set_flow_run_state(flow_run_id, Pending(name=_PENDING_NAMES[0], message=message), force=True)
+
+
+async def count_reschedules(client: PrefectClient, flow_run_id: UUID) -> int:
+    """How often a worker has scheduled this run again; the server's history is the only record."""
+    states = await client.read_flow_run_states(flow_run_id)
+    return sum(bool(state.message and state.message.startswith(_RESCHEDULED)) for state in states)
+
+
+async def reschedule(client: PrefectClient, flow_run_id: UUID, message: str) -> bool:
+    """Schedule the run again for now; tells whether the server took it."""
+    state: State[None] = AwaitingRetry(message=_RESCHEDULED + message)
+    answer = await client.set_flow_run_state(flow_run_id, state)
+    return answer.state is not None and answer.state.is_scheduled()
+
+
+async def settle(client: PrefectClient, run: FlowRun, verdict: Verdict) -> str:
+    """Give the run the end that its job had, unless it told its own.
+
+    Returns what was done, for the log. A state that the process told stands, with one exception: Crashed, said in
+    its last moment by a process that got a SIGTERM, yields to what Slurm says of the cause.
+    """
+    state = run.state
+    if state is not None and state.is_cancelling():
+        await client.set_flow_run_state(run.id, Cancelled(message=verdict.message), force=True)
+        return "cancelled"
+    if state is not None and (state.is_scheduled() or state.is_paused()):
+        return "left to its schedule"
+    if state is not None and state.is_final() and not (state.is_crashed() and verdict.overrules_crash):
+        return f"left as {state.name}"
+    return await _set_end(client, run, verdict)
+
+
+async def _set_end(client: PrefectClient, run: FlowRun, verdict: Verdict) -> str:
+    if verdict.fate is Fate.RESCHEDULED:
+        if await reschedule(client, run.id, verdict.message):
+            return "rescheduled"
+        end: State[None] = Crashed(message=f"{verdict.message}; the server refused to schedule it again")
+    elif verdict.fate is Fate.COMPLETED:
+        end = Crashed(message=f"{verdict.message}, but the flow run told no end; see the job's log")
+    else:
+        make = {Fate.CANCELLED: Cancelled, Fate.FAILED: Failed, Fate.CRASHED: Crashed}[verdict.fate]
+        end = make(message=verdict.message)
+    # By force where a Crashed of the process stands in the way; otherwise the flow's own retries have a say.
+    crashed = run.state is not None and run.state.type == StateType.CRASHED
+    await client.set_flow_run_state(run.id, end, force=crashed)
+    return end.name or verdict.fate.value

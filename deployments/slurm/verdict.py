@@ -1,0 +1,137 @@
+"""What becomes of a flow run when its job has ended: decided from Slurm's state, not from the signal it got."""
+
+import signal
+from dataclasses import dataclass
+from enum import Enum
+
+from deployments.slurm.jobs import JobReport, Receipt
+from deployments.slurm.variables import JobVariables
+
+LOST = "LOST"  # our own word for a job that no part of Slurm remembers
+_OUT_OF_MEMORY_SIGNAL = 125  # Slurm's mark for a step that the kernel ended for its memory
+_LAUNCH_SIGNAL = 53  # Slurm's mark for a job whose output or working directory could not be opened
+
+
+class Fate(Enum):
+    """What the flow run becomes, unless it told its own end already."""
+
+    COMPLETED = "completed"
+    CRASHED = "crashed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    RESCHEDULED = "rescheduled"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The fate of a run, and the cause in words."""
+
+    fate: Fate
+    message: str
+    # A process that gets SIGTERM cannot know why, and may tell Crashed in its last moment; Slurm knows.
+    overrules_crash: bool = False
+
+
+def judge(report: JobReport, receipt: Receipt | None, variables: JobVariables, reschedules: int) -> Verdict:
+    """Decide about the run of an ended job. ``reschedules``: how often this run was rescheduled before."""
+    receipt = _of_this_attempt(receipt, report)
+    fate = _fate(report, receipt, variables)
+    message = describe(report, receipt)
+    slurm_knows = report.state not in {"FAILED", "COMPLETED", LOST} or _at_time_limit(report, receipt)
+    if fate is Fate.RESCHEDULED and reschedules >= variables.max_reschedules:
+        fate = Fate.CRASHED
+        message += f"; not rescheduled: max_reschedules ({variables.max_reschedules}) is reached"
+    return Verdict(fate, message, overrules_crash=slurm_knows)
+
+
+def describe(report: JobReport, receipt: Receipt | None) -> str:
+    """The Slurm cause in one sentence: what ended the job, where, after how long."""
+    where = f" on {report.nodes}" if report.nodes else ""
+    after = f" after {duration(report.elapsed)}" if report.elapsed is not None else ""
+    return f"Slurm job {report.job_id}{where} {_cause(report, receipt)}{after} ({report.state})"
+
+
+def duration(value: int | None) -> str:
+    """Seconds for people."""
+    if value is None:
+        return "unknown time"
+    hours, rest = divmod(value, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}"
+
+
+def _fate(report: JobReport, receipt: Receipt | None, variables: JobVariables) -> Fate:
+    if report.state == "CANCELLED":
+        return Fate.CANCELLED
+    if report.state in {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL"}:
+        # Under --requeue Slurm restarts the job itself: two who restart it would run it twice.
+        return Fate.CRASHED if variables.requeue else Fate.RESCHEDULED
+    if _at_time_limit(report, receipt):
+        return Fate.RESCHEDULED if variables.on_time_limit == "reschedule" else Fate.FAILED
+    if report.state == "COMPLETED" or (report.state == LOST and receipt and receipt.exit_code == 0):
+        return Fate.COMPLETED
+    return Fate.CRASHED
+
+
+def _cause(report: JobReport, receipt: Receipt | None) -> str:
+    if report.state == LOST:
+        return _cause_when_lost(receipt)
+    if _at_time_limit(report, receipt):
+        return f"reached its time limit of {duration(report.time_limit)}; ask for more time (time_limit)"
+    if _out_of_memory(report):
+        used = f", used {report.memory_used}" if report.memory_used else ""
+        return f"ran out of memory (requested {report.memory or 'the default'}{used}); ask for more (mem)"
+    causes = {
+        "CANCELLED": f"was cancelled{f' by user {report.cancelled_by}' if report.cancelled_by else ''}",
+        "PREEMPTED": "was preempted by a job of higher priority",
+        "NODE_FAIL": "ended because its node failed",
+        "BOOT_FAIL": "ended because its node did not boot",
+        "DEADLINE": "reached its deadline",
+        "REVOKED": "was revoked by its federation",
+        "COMPLETED": "ended with exit code 0",
+    }
+    return causes.get(report.state) or _exit(report, receipt)
+
+
+def _exit(report: JobReport, receipt: Receipt | None) -> str:
+    if report.signal == _LAUNCH_SIGNAL:
+        return "could not be launched: its working or log directory cannot be opened on the node"
+    if report.signal:
+        return f"was ended by signal {report.signal} ({signal_name(report.signal)})"
+    if receipt and receipt.signal == "TERM":
+        return f"got SIGTERM from outside and ended with exit code {report.exit_code}"
+    if report.exit_code > 128:
+        return f"ended with exit code {report.exit_code} ({signal_name(report.exit_code - 128)})"
+    return f"ended with exit code {report.exit_code}"
+
+
+def _cause_when_lost(receipt: Receipt | None) -> str:
+    if receipt is None:
+        return "is unknown to Slurm and left no exit receipt; its node may have failed, or it was purged"
+    by = f" after SIG{receipt.signal}" if receipt.signal else ""
+    return f"is no longer known to Slurm; its exit receipt says exit code {receipt.exit_code}{by}"
+
+
+def _at_time_limit(report: JobReport, receipt: Receipt | None) -> bool:
+    # SIGUSR1 comes from --signal alone, ahead of the limit; the job then ends by itself, as FAILED.
+    return report.state == "TIMEOUT" or (
+        report.state in {"FAILED", "COMPLETED", LOST} and receipt is not None and receipt.signal == "USR1"
+    )
+
+
+def _out_of_memory(report: JobReport) -> bool:
+    marks = {report.signal, report.step_signal}
+    return report.state == "OUT_OF_MEMORY" or (report.state == "FAILED" and _OUT_OF_MEMORY_SIGNAL in marks)
+
+
+def _of_this_attempt(receipt: Receipt | None, report: JobReport) -> Receipt | None:
+    if receipt is None or receipt.job_id != report.job_id or receipt.restarts < report.restarts:
+        return None
+    return receipt
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV for 11; the bare number for one that this system has no name for."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,182 @@
+"""The worker of Slurm work pools: one job a flow run, watched by one poller, adopted again after a restart."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any, Self
+from uuid import UUID
+
+import anyio.abc
+from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import InfrastructureError, InfrastructureNotAvailable, InfrastructureNotFound
+from prefect.workers.base import BaseWorker, BaseWorkerResult
+
+from deployments.slurm.adoption import Adoption
+from deployments.slurm.commands import Slurm, SlurmUnavailable
+from deployments.slurm.configuration import SlurmJobConfiguration, SlurmVariables
+from deployments.slurm.environment import remove_environment
+from deployments.slurm.folder import newest_folder, note_job_id, tag_of
+from deployments.slurm.pid import JobPid
+from deployments.slurm.poller import Pace, Poller
+from deployments.slurm.script import SCRIPT_FILE
+from deployments.slurm.settings import SlurmWorkerSettings
+from deployments.slurm.states import read_run
+from deployments.slurm.supervisor import Supervised, Supervisor
+from tasks.errors import PipelineError
+
+
+class NoLongerWanted(InfrastructureError):
+    """The run was cancelled, or taken by another worker, before it became a job."""
+
+
+class SlurmWorkerResult(BaseWorkerResult):
+    """How a job ended. The status is always 0: the worker has told the run's end by then."""
+
+
+class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerResult]):
+    """Runs each flow run as a Slurm batch job."""
+
+    type = "slurm-sbatch"
+    job_configuration = SlurmJobConfiguration
+    job_configuration_variables = SlurmVariables
+    _display_name = "Slurm (sbatch)"
+    _description = (
+        "Run flows as Slurm batch jobs through sbatch, squeue, scontrol and scancel; needs no slurmrestd. "
+        "Start the worker where Slurm's commands work."
+    )
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        settings = SlurmWorkerSettings()
+        self._settings = settings
+        self._slurm = Slurm(timeout=settings.command_timeout_seconds)
+        self._sbatch = asyncio.Semaphore(settings.submit_concurrency)
+        self._cluster: str | None = None
+        pace = Pace(settings.poll_seconds, settings.poll_seconds_max, settings.lost_after_polls)
+        self._poller = Poller(self._slurm, pace, self._logger)
+        self._supervisor = Supervisor(self, self._slurm, self._poller, settings)
+        self._adoption = Adoption(self, self._supervisor, self._slurm, settings)
+        self._polling: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start polling with the worker."""
+        await super().__aenter__()
+        self._polling = asyncio.create_task(self._supervisor.poll_for_ever())
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> None:
+        """Stop polling after the last run; jobs go on, and the next worker adopts them."""
+        try:
+            await super().__aexit__(*exc_info)
+        finally:
+            if self._polling:
+                self._polling.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._polling
+
+    async def sync_with_backend(self) -> None:
+        """Prefect's heartbeat; each time, jobs of the pool that nobody watches are adopted."""
+        await super().sync_with_backend()
+        if self._work_pool is None or self._runs_task_group is None:
+            return
+        try:
+            for job in await self._adoption.find():
+                self._runs_task_group.start_soon(self._supervisor.see_to_its_end, job)
+        except PipelineError as error:
+            self._logger.warning("Running jobs cannot be adopted yet: %s", error)
+
+    async def run(
+        self,
+        flow_run: FlowRun,
+        configuration: SlurmJobConfiguration,
+        task_status: anyio.abc.TaskStatus[Any] | None = None,
+    ) -> SlurmWorkerResult:
+        """Submit the run as a job and see it to its end."""
+        try:
+            job = await self._submit(flow_run, configuration)
+        except InfrastructureError as error:
+            # Told here and not by the base class, which would put a stack trace into the run's log.
+            if not isinstance(error, NoLongerWanted):
+                await self._propose_crashed_state(flow_run, str(error))
+            if task_status:
+                task_status.started(None)
+            return SlurmWorkerResult(status_code=0, identifier="")
+        if task_status:
+            task_status.started(str(job.pid))
+        await self._supervisor.see_to_its_end(job)
+        return SlurmWorkerResult(status_code=0, identifier=str(job.pid))
+
+    async def _initiate_run(self, flow_run: FlowRun, configuration: SlurmJobConfiguration) -> None:
+        """Submit without waiting; the adoption at the next heartbeat watches the job."""
+        job = await self._submit(flow_run, configuration)
+        await self.client.update_flow_run(flow_run.id, infrastructure_pid=str(job.pid))
+
+    async def kill_infrastructure(
+        self, infrastructure_pid: str, configuration: SlurmJobConfiguration, grace_seconds: int = 30
+    ) -> None:
+        """Cancel a job; Slurm sends SIGTERM, and SIGKILL after the site's KillWait."""
+        pid = JobPid.parse(infrastructure_pid)
+        try:
+            if pid.cluster != await self.cluster():
+                raise InfrastructureNotAvailable(
+                    f"Job {pid} is of another cluster than this worker's ({self._cluster})"
+                )
+            if not await self._slurm.knows(pid.job_id):
+                raise InfrastructureNotFound(f"Slurm knows no job {pid.job_id} any more")
+            await self._slurm.cancel(pid.job_id)
+        except PipelineError as error:
+            raise InfrastructureNotAvailable(str(error)) from None
+        self._poller.hurry()
+
+    async def cluster(self) -> str:
+        """Name of the cluster that this worker submits to. Raises SlurmUnavailable."""
+        if self._cluster is None:
+            self._cluster = await self._slurm.cluster_name()
+        return self._cluster
+
+    @property
+    def submitting(self) -> set[UUID]:
+        """Runs that this worker is submitting right now."""
+        return self._submitting_flow_run_ids
+
+    async def _submit(self, flow_run: FlowRun, configuration: SlurmJobConfiguration) -> Supervised:
+        folder: Path | None = None
+        try:
+            folder = configuration.write_files(flow_run.id)
+            async with self._sbatch:
+                cluster, job_id = await self._submit_once(flow_run, folder)
+        except (PipelineError, OSError) as error:
+            if folder:
+                remove_environment(folder)
+            raise InfrastructureError(f"The run cannot become a Slurm job: {error}") from None
+        # There is a job now: no fault may hide it. Its comment names the run, should the note be lost.
+        with contextlib.suppress(OSError):
+            note_job_id(folder, job_id)
+        self.get_flow_run_logger(flow_run).info("Submitted as Slurm job %s; its files: %s", job_id, folder)
+        return Supervised(flow_run, JobPid(cluster, job_id), folder, configuration.slurm)
+
+    async def _submit_once(self, flow_run: FlowRun, folder: Path) -> tuple[str, int]:
+        """Submit, again and again while Slurm is silent, but never a script that it has taken already."""
+        delay, deadline = 1.0, asyncio.get_running_loop().time() + self._settings.submit_patience_seconds
+        tried = False
+        while True:
+            try:
+                cluster = await self.cluster()
+                if tried and (job_id := (await self._slurm.tagged_jobs()).get(tag_of(folder))):
+                    return cluster, job_id
+                tried = True
+                return cluster, await self._slurm.submit(str(folder / SCRIPT_FILE))
+            except SlurmUnavailable as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                self.get_flow_run_logger(flow_run).warning("Slurm does not answer; submitting again soon. %s", error)
+            await asyncio.sleep(delay)
+            await self._still_wanted(flow_run, folder)
+            delay = min(delay * 2, self._settings.poll_seconds_max)
+
+    async def _still_wanted(self, flow_run: FlowRun, folder: Path) -> None:
+        run = await read_run(self.client, flow_run.id)
+        newest = newest_folder(str(folder.parents[1]), flow_run.id)
+        if run is None or run.state is None or not run.state.is_pending() or newest != folder:
+            remove_environment(folder)
+            raise NoLongerWanted("Not submitted: the run is not waiting for this worker any more")

@@ -1,0 +1,51 @@
+#!/bin/bash
+#SBATCH --chdir=/shared/jobs/1234/1
+#SBATCH --comment=prefect:1234:1
+#SBATCH --job-name=nap-17
+#SBATCH --no-requeue
+#SBATCH --nodes=1
+#SBATCH --open-mode=append
+#SBATCH --output=/shared/jobs/1234/1/job.log
+#SBATCH --signal=B:USR1@120
+
+# Written by datacomp-energon: one attempt of one Prefect flow run.
+job_folder=/shared/jobs/1234/1
+signal=
+child=
+
+leave_receipt() {
+    local code=$?
+    printf '{"elapsed": %d, "exit_code": %d, "job_id": %d, "node": "%s", "restarts": %d, "signal": "%s"}\n' \
+        "$SECONDS" "$code" "$SLURM_JOB_ID" "${SLURMD_NODENAME:-}" "${SLURM_RESTART_COUNT:-0}" "$signal" \
+        >"$job_folder/receipt.partial"
+    mv "$job_folder/receipt.partial" "$job_folder/receipt.json"
+}
+
+# The flow gets SIGTERM whatever came: SIGTERM from scancel or preemption, SIGUSR1 ahead of the time limit.
+give_way() {
+    signal=$1
+    [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
+}
+
+trap leave_receipt EXIT
+trap 'give_way TERM' TERM
+trap 'give_way USR1' USR1
+
+export PATH=/shared/venv/bin:"$PATH"
+. /shared/jobs/1234/1/environment
+
+# Since 22.05 srun asks for the CPUs of a task itself.
+[ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
+
+[ -z "$signal" ] || exit 143
+# Job control: otherwise a background process ignores SIGINT, which Prefect uses.
+set -m
+srun --nodes=1 --ntasks=1 '--container-image=registry.local/energon:1 x' '--container-mounts=/shared:/shared,/a b:/b' prefect flow-run execute &
+child=$!
+[ -z "$signal" ] || kill -TERM "$child"
+while :; do
+    wait "$child"
+    code=$?
+    kill -0 "$child" 2>/dev/null || break
+done
+exit "$code"

@@ -1,0 +1,28 @@
+"""Flows that the Slurm tests run as jobs."""
+
+import os
+import time
+from pathlib import Path
+
+from prefect import flow
+
+
+@flow
+def nap(folder: str, seconds: float = 0) -> None:
+    """Note that it began, sleep, note that it ended; on a second attempt it finds the first's note and ends at once."""
+    began = Path(folder) / "began"
+    attempts = len(began.read_text().splitlines()) if began.exists() else 0
+    with began.open("a") as file:
+        file.write(f"{os.environ['SLURM_JOB_ID']}\n")
+    if not attempts:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            time.sleep(0.1)
+    (Path(folder) / "ended").write_text(os.environ["SLURMD_NODENAME"])
+
+
+@flow
+def show_job(folder: str) -> None:
+    """Write down the environment that a job sees."""
+    lines = [f"{name}={value}" for name, value in sorted(os.environ.items())]
+    (Path(folder) / "environment").write_text("\n".join(lines))

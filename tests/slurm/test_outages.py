@@ -1,0 +1,77 @@
+"""The worker is killed, the controller is away, many runs come at once: nothing is lost and nothing runs twice."""
+
+import time
+from pathlib import Path
+
+from tests.slurm.pool import Pool
+
+
+def test_a_restarted_worker_adopts_jobs_in_every_state(pool: Pool, shared: Path) -> None:
+    names = ("running", "ends_well", "ends_badly", "cancelled")
+    folders = {name: shared / name for name in names}
+    for folder in folders.values():
+        folder.mkdir()
+    held = pool.command("bash -c 'exit 4'", extra_directives=["--hold"])
+    runs = {name: pool.submit("nap", {"folder": str(folders[name]), "seconds": 60}) for name in names[:2]}
+    runs["ends_badly"] = pool.until(shared / "go", 5)
+    runs["cancelled"] = pool.command("sleep 300")
+    for run_id in runs.values():
+        pool.running(run_id)
+    pool.pending(held, "JobHeldUser")
+    pool.kill_worker()
+    (cancelled,) = pool.jobs_of(runs["cancelled"])
+    pool.slurm.command("scancel", str(cancelled))
+    (shared / "go").touch()
+    (bad,) = pool.jobs_of(runs["ends_badly"])
+    pool.wait(runs["ends_badly"], lambda _: pool.job_state(bad) == "FAILED")
+    pool.start_worker()
+    assert pool.end(runs["cancelled"]).state.is_cancelled()
+    assert "exit code 5" in str(pool.end(runs["ends_badly"]).state.message)
+    pool.slurm.command("scontrol", "release", str(pool.jobs_of(held)[0]))
+    assert "exit code 4" in str(pool.end(held).state.message)
+    assert pool.end(runs["running"]).state.is_completed() and pool.end(runs["ends_well"]).state.is_completed()
+    assert all(len(pool.jobs_of(run_id)) == 1 for run_id in (*runs.values(), held))
+
+
+def test_stopping_a_worker_leaves_its_jobs_alone(pool: Pool, shared: Path) -> None:
+    run_id = pool.until(shared / "go", 11)
+    job = pool.running(run_id)
+    assert pool.worker is not None
+    pool.worker.terminate()
+    pool.worker.wait(30)
+    assert pool.job_state(job) == "RUNNING" and not pool.read(run_id).state.is_final()
+    pool.start_worker()
+    (shared / "go").touch()
+    assert "exit code 11" in str(pool.end(run_id).state.message) and pool.jobs_of(run_id) == [job]
+
+
+def test_a_worker_killed_in_the_middle_of_submitting_loses_and_doubles_nothing(pool: Pool) -> None:
+    runs = [pool.command("bash -c 'sleep 1; exit 6'") for _ in range(12)]
+    pool.wait(runs[0], lambda _: any(pool.jobs_of(run_id) for run_id in runs))
+    pool.kill_worker()
+    pool.start_worker()
+    ends = [pool.end(run_id, 120) for run_id in runs]
+    assert all("exit code 6" in str(run.state.message) for run in ends)
+    assert [len(pool.jobs_of(run_id)) for run_id in runs] == [1] * 12
+
+
+def test_a_silent_controller_is_never_job_gone(pool: Pool, shared: Path) -> None:
+    run_id = pool.submit("nap", {"folder": str(shared), "seconds": 20})
+    pool.wait(run_id, lambda _: (shared / "began").exists())
+    pool.slurm.stop_controller()
+    try:
+        waiting = pool.command("bash -c 'exit 7'")
+        time.sleep(15)
+        assert not pool.read(run_id).state.is_crashed() and not pool.read(waiting).state.is_final()
+    finally:
+        pool.slurm.start_controller()
+    assert pool.end(run_id).state.is_completed()
+    assert "exit code 7" in str(pool.end(waiting, 120).state.message)
+    assert len(pool.jobs_of(run_id)) == len(pool.jobs_of(waiting)) == 1
+
+
+def test_fifty_runs_at_once(pool: Pool) -> None:
+    runs = [pool.command("bash -c 'exit 8'", cpus_per_task=1) for _ in range(50)]
+    ends = [pool.end(run_id, 180) for run_id in runs]
+    assert all("exit code 8" in str(run.state.message) for run in ends)
+    assert sorted(len(pool.jobs_of(run_id)) for run_id in runs) == [1] * 50
