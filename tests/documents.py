@@ -8,13 +8,13 @@ PATHS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def commands() -> list[str]:
-    """Every command in a ``bash`` block, continued lines joined, comments cut off."""
+    """Every command in a ``bash`` block, continued lines joined, comments cut off, in the documents' order."""
     found = []
     for path in PATHS:
         for block in re.findall(r"```bash\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL):
             lines = block.replace("\\\n", " ").splitlines()
             found += [" ".join(line.split("  #")[0].split()) for line in lines if line.strip()]
-    return sorted(set(found))
+    return list(dict.fromkeys(found))
 
 
 def links() -> list[tuple[str, str]]:

@@ -117,12 +117,11 @@ def test_second_quickstart_finds_everything_done(prepared, prefect_server):
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-@pytest.mark.parametrize("command", [c for c in documents.commands() if "quickstart-data" in c])
-def test_every_command_of_the_documents_runs(command, prepared, prefect_server, tmp_path):
+def test_commands_of_the_documents_run_one_after_the_other(prepared, prefect_server, tmp_path):
     """On the quickstart's data: `quickstart-data` in a document stands for its root."""
     root, _, _ = prepared
-    arguments = shlex.split(command.replace("quickstart-data", str(root)).replace(".venv/bin/python", sys.executable))
-    done = subprocess.run(
-        arguments, cwd=tmp_path, env=os.environ | {"PREFECT_API_URL": prefect_server}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    environment = os.environ | {"PREFECT_API_URL": prefect_server}
+    for command in (c for c in documents.commands() if "quickstart-data" in c):
+        here = command.replace("quickstart-data", str(root)).replace(".venv/bin/python", sys.executable)
+        done = subprocess.run(shlex.split(here), cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, command + done.stderr[-3000:]
