@@ -29,7 +29,7 @@ def serve(port: int) -> int:
     """
     with prefect_api(port=None if PREFECT_API_URL.value() else port) as api:
         _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite")
-        _prefect("--no-prompt", "deploy", "--all", "--prefect-file", str(_prefect_file()))
+        _prefect("--no-prompt", "deploy", "--name", f"*/{POOL}", "--prefect-file", str(_prefect_file()))
         sys.stdout.write(f"\nPrefect UI: {api.ui}/deployments\nStop with Ctrl-C.\n")
         sys.stdout.flush()
         worker = subprocess.Popen([sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL])
