@@ -68,6 +68,7 @@ def test_stages_as_jobs_of_their_own_give_the_same_tars(root: Path, site: Pool) 
     parameters = ["-p", f"root={root}", "-p", f"dataset_slice={root / 'quickstart-slice.yaml'}"]
     parameters += ["-p", "dataset_name=again", "-p", "execution=deployments"]
     command(site.url, "prefect", "deployment", "run", "prepare-datacomp/slurm", *parameters, "--watch")
-    assert len(set(site.slurm.job_ids()) - before) == 6
+    # The parent, and its six stages.
+    assert len(set(site.slurm.job_ids()) - before) == 7
     shards = [json.loads((root / name / "manifest.json").read_text())["output_shards"] for name in ("energon", "again")]
     assert shards[0] == shards[1]
