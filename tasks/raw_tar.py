@@ -13,6 +13,9 @@ from tasks.files import readable_text
 
 _OCTAL = re.compile(rb"[0-7]+").fullmatch
 
+SAMPLE_MEMBERS = ("jpg", "json", "txt")
+"""The extensions of a whole raw sample's members."""
+
 _LARGEST_GAP = 64 * 1024
 """Bytes between the members of a sample that are read in vain rather than with calls of their own."""
 

@@ -7,10 +7,7 @@ from tasks.audit.models import AuditJob, Finding, ShardAudit, Stats
 from tasks.audit.stats import contradictions, parse_stats
 from tasks.errors import TransientError
 from tasks.files import readable_text
-from tasks.raw_tar import Group, TarContents
-
-EXPECTED = ("jpg", "json", "txt")
-"""The members of a raw sample."""
+from tasks.raw_tar import SAMPLE_MEMBERS, Group, TarContents
 
 _NO_COUNTS = {"missing_stats", "bad_stats"}
 """Findings with which the stats promise nothing that the tar could be held to."""
@@ -104,8 +101,8 @@ def _group_findings(shard: str, contents: TarContents) -> Iterator[Finding]:
 
 def _faults(group: Group, times_seen: int) -> Iterator[tuple[str, str]]:
     extensions = {member.extension for member in group.members}
-    missing = [name for name in EXPECTED if name not in extensions]
-    unexpected = sorted(extensions - set(EXPECTED))
+    missing = [name for name in SAMPLE_MEMBERS if name not in extensions]
+    unexpected = sorted(extensions - set(SAMPLE_MEMBERS))
     if times_seen > 1:
         yield "duplicate_key", "the key was there before: its members are not contiguous, or the sample is doubled"
     if missing:
@@ -115,4 +112,4 @@ def _faults(group: Group, times_seen: int) -> Iterator[tuple[str, str]]:
 
 
 def _is_whole(group: Group) -> bool:
-    return {member.extension for member in group.members} == set(EXPECTED)
+    return {member.extension for member in group.members} == set(SAMPLE_MEMBERS)

@@ -12,11 +12,12 @@ from tasks.convert.models import Plan, PlannedTar, PrepareFolder
 from tasks.convert.plan import SPLITS, Array, Decision, Placement
 from tasks.errors import PlanError
 from tasks.files import atomic_file, write_json
+from tasks.raw_tar import SAMPLE_MEMBERS
 
 _SAMPLE_COLUMNS = [
     "key",
     "uid",
-    *[f"{name}_{part}" for name in ("jpg", "json", "txt") for part in ("offset", "size")],
+    *[f"{name}_{part}" for name in SAMPLE_MEMBERS for part in ("offset", "size")],
     "digest",
 ]
 _REJECT_COLUMNS = ["key", "uid", "cause"]

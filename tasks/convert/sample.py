@@ -8,9 +8,7 @@ from typing import Any
 
 from tasks.convert.jpeg import JpegVerdict, check_jpeg
 from tasks.files import readable_text
-
-EXPECTED = ("jpg", "json", "txt")
-"""The members of a raw sample."""
+from tasks.raw_tar import SAMPLE_MEMBERS
 
 INVALID = "invalid_sample"
 EMPTY_CAPTION = "empty_caption"
@@ -40,10 +38,10 @@ class Verdict:
 
 def judge_members(extensions: set[str]) -> Verdict | None:
     """The verdict on a sample whose members are not exactly JPG, JSON and TXT; None if they are."""
-    missing = sorted(set(EXPECTED) - extensions)
+    missing = sorted(set(SAMPLE_MEMBERS) - extensions)
     if missing:
         return Verdict(before_uid="_".join(["missing", *missing]), cause=f"the sample lacks {', '.join(missing)}")
-    unexpected = sorted(extensions - set(EXPECTED))
+    unexpected = sorted(extensions - set(SAMPLE_MEMBERS))
     if unexpected:
         names = [readable_text(name) for name in unexpected]
         return Verdict(before_uid="_".join(["unexpected", *names]), cause=f"unexpected members: {', '.join(names)}")

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.convert.models import ScanJob, ScanSummary
-from tasks.convert.sample import EXPECTED, Verdict, judge, judge_members, split_hash
+from tasks.convert.sample import Verdict, judge, judge_members, split_hash
 from tasks.errors import TransientError
 from tasks.files import atomic_file, readable_text
-from tasks.raw_tar import Group, TarContents, read_ranges
+from tasks.raw_tar import SAMPLE_MEMBERS, Group, TarContents, read_ranges
 
 SCHEMA = pa.schema(
     [
@@ -24,7 +24,7 @@ SCHEMA = pa.schema(
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("split_hash", pa.uint64()),
-        *[(f"{name}_{part}", pa.int64()) for name in EXPECTED for part in ("offset", "size")],
+        *[(f"{name}_{part}", pa.int64()) for name in SAMPLE_MEMBERS for part in ("offset", "size")],
         ("digest", pa.binary(32)),
     ]
 )
@@ -58,11 +58,13 @@ def _row(file: BinaryIO, group: Group) -> dict[str, Any]:
     verdict = judge_members(set(members))
     row: dict[str, Any] = {"key": group.key.encode("utf-8", "surrogateescape")}
     if verdict is None:
-        jpg, json_bytes, txt = read_ranges(file, [(members[name].offset, members[name].size) for name in EXPECTED])
+        jpg, json_bytes, txt = read_ranges(
+            file, [(members[name].offset, members[name].size) for name in SAMPLE_MEMBERS]
+        )
         verdict = judge(group.key, jpg, json_bytes, txt)
         row["digest"] = sample_digest(jpg, json_bytes, txt)
-        row |= {f"{name}_offset": members[name].offset for name in EXPECTED}
-        row |= {f"{name}_size": members[name].size for name in EXPECTED}
+        row |= {f"{name}_offset": members[name].offset for name in SAMPLE_MEMBERS}
+        row |= {f"{name}_size": members[name].size for name in SAMPLE_MEMBERS}
     if verdict.uid is not None:
         row["split_hash"] = split_hash(verdict.uid)
     return row | _readable(verdict)

@@ -11,7 +11,7 @@ from tasks.convert.sample import conversation_json, parse
 from tasks.convert.scan import sample_digest
 from tasks.errors import PlanError, ShardError
 from tasks.files import atomic_file
-from tasks.raw_tar import read_ranges
+from tasks.raw_tar import SAMPLE_MEMBERS, read_ranges
 
 _ROWS_AT_A_TIME = 1000
 
@@ -73,7 +73,7 @@ def _rows(job: WriteJob, tar: PlannedTar) -> Iterator[dict[str, Any]]:
 
 
 def _members(file: BinaryIO, row: dict[str, Any]) -> list[bytes]:
-    members = read_ranges(file, [(row[f"{m}_offset"], row[f"{m}_size"]) for m in ("jpg", "json", "txt")])
+    members = read_ranges(file, [(row[f"{m}_offset"], row[f"{m}_size"]) for m in SAMPLE_MEMBERS])
     if sample_digest(*members) != row["digest"]:
         raise ShardError(
             f"{row['raw_tar']}, key {row['key'].decode('utf-8', 'backslashreplace')}: the bytes are not those that "
