@@ -15,8 +15,8 @@ from tasks.megatron.imports import finished_import, leave_receipt
 from tasks.megatron.launch import is_launched
 from tasks.megatron.places import FIRST_ITERATION, imported_checkpoint
 from tasks.megatron.render import render_import
+from tasks.megatron.settings import CheckpointSettings
 from tasks.megatron.verify import check_imported
-from tasks.settings import CheckpointSettings
 from tasks.words import fails_in_words
 
 

@@ -16,8 +16,8 @@ from tasks.megatron.follow import check_end, last_words
 from tasks.megatron.launch import read_record, settle
 from tasks.megatron.logs import logs_of
 from tasks.megatron.render import Submission
+from tasks.megatron.settings import CheckpointSettings, TrainingSettings
 from tasks.megatron.task import dry_run_task, follow_task, launch_task, run_in_allocation_task
-from tasks.settings import CheckpointSettings, TrainingSettings
 from tasks.words import run_task
 
 

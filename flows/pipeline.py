@@ -15,8 +15,8 @@ from flows.program import run_program
 from tasks.errors import GateError, SettingsError
 from tasks.layout import DataRoot, absolute
 from tasks.megatron.places import FIRST_ITERATION, holds_files, imported_checkpoint
+from tasks.megatron.settings import CheckpointSettings, TrainingSettings
 from tasks.plain_text import Word
-from tasks.settings import CheckpointSettings, TrainingSettings
 from tasks.words import fails_in_words
 
 

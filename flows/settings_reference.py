@@ -5,6 +5,7 @@ import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, get_args, get_origin
 
 import annotated_types
@@ -13,6 +14,7 @@ from prefect import Flow
 from pydantic.fields import FieldInfo
 
 from tasks import settings
+from tasks.megatron import settings as gpu_settings
 
 _HEAD = """# Settings
 
@@ -29,15 +31,27 @@ def reference() -> str:
 
 
 def _models() -> Iterator[str]:
-    models = [m for m in vars(settings).values() if inspect.isclass(m) and issubclass(m, settings.Settings)]
-    for model in models:
-        if model is settings.Settings:
-            continue
+    for model in (*_settings_of(settings), *_settings_of(gpu_settings)):
         yield f"## {model.__name__.removesuffix('Settings').lower()}\n\n{(model.__doc__ or '').strip()}\n"
         yield "| setting | default | allowed | meaning |\n|---|---|---|---|"
-        for name, field in model.model_fields.items():
-            yield f"| `{name}` | {_value(field.default)} | {_allowed(field)} | {_cell(field.description or '')} |"
+        for name in model.__annotations__:
+            field = model.model_fields[name]
+            default = "required" if field.is_required() else _value(field.default)
+            yield f"| `{name}` | {default} | {_allowed(field)} | {_cell(field.description or '')} |"
+        yield from _inherited(model)
         yield ""
+
+
+def _settings_of(module: ModuleType) -> list[type[settings.Settings]]:
+    """The models that a module declares, in its order."""
+    models = [m for m in vars(module).values() if inspect.isclass(m) and issubclass(m, settings.Settings)]
+    return [m for m in models if m.__module__ == module.__name__ and m is not settings.Settings]
+
+
+def _inherited(model: type[settings.Settings]) -> Iterator[str]:
+    base = model.__bases__[0]
+    if base is not settings.Settings:
+        yield f"\nAnd all settings of `{base.__name__.removesuffix('Settings').lower()}`."
 
 
 def _flows() -> Iterator[str]:

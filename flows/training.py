@@ -20,8 +20,9 @@ from tasks.megatron.logs import TrainingLog, read_training_log
 from tasks.megatron.places import newest_checkpoint, training_places
 from tasks.megatron.plot import curves
 from tasks.megatron.render import render_training
+from tasks.megatron.settings import TrainingSettings
 from tasks.megatron.verify import check_resolved, differences, read_resolved
-from tasks.settings import CheckSettings, TrainingSettings
+from tasks.settings import CheckSettings
 from tasks.words import fails_in_words, run_task
 
 

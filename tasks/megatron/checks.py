@@ -14,9 +14,9 @@ from tasks.megatron.places import (
     training_places,
 )
 from tasks.megatron.render import CONVERT, RUN_CONVERSION, RUN_RECIPE, TRAIN
+from tasks.megatron.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
 from tasks.megatron.topology import faults_of_batches, faults_of_topology, import_topology, training_topology
 from tasks.plain_text import plain_path
-from tasks.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
 
 SLURM_COMMANDS = ("sbatch", "squeue", "scontrol", "scancel")
 

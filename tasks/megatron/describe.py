@@ -8,9 +8,9 @@ from tasks.megatron.checks import gpus_of
 from tasks.megatron.logs import TrainingLog
 from tasks.megatron.places import inside, newest_checkpoint, training_places
 from tasks.megatron.render import Submission
+from tasks.megatron.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
 from tasks.megatron.topology import import_topology, training_topology
 from tasks.megatron.verify import Check
-from tasks.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
 
 _LAUNCHER_HOURS = "04:00:00"
 _REQUEUE = (

@@ -8,7 +8,7 @@ from typing import TypeVar
 from uv import find_uv_bin
 
 from tasks.megatron.places import BRIDGE
-from tasks.settings import GpuJobSettings
+from tasks.megatron.settings import GpuJobSettings
 
 Job = TypeVar("Job", bound=GpuJobSettings)
 

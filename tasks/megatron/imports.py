@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tasks.errors import PipelineError
+from tasks.megatron.settings import CheckpointSettings
 from tasks.megatron.verify import check_imported
 from tasks.receipts import Receipt, read_receipt
-from tasks.settings import CheckpointSettings
 
 STAGE_VERSION = 1
 RECEIPT = "receipt.json"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.layout import DataRoot
-from tasks.settings import CHECKPOINT_NAME, CheckpointSettings, GpuJobSettings, TrainingSettings
+from tasks.megatron.settings import CHECKPOINT_NAME, CheckpointSettings, GpuJobSettings, TrainingSettings
 
 BRIDGE = Path("/opt/Megatron-Bridge")
 """Where the checkout lies inside the container; Bridge's launchers start their programs from there."""

@@ -18,7 +18,7 @@ from tasks.megatron.places import (
     newest_checkpoint,
     training_places,
 )
-from tasks.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
+from tasks.megatron.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
 
 Kind = Literal["import-checkpoint", "train-model"]
 CONVERT, TRAIN = "scripts/conversion/convert.sh", "scripts/training/train.sh"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tasks.settings import CheckpointSettings, TrainingSettings
+from tasks.megatron.settings import CheckpointSettings, TrainingSettings
 
 
 @dataclass(frozen=True)

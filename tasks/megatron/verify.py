@@ -18,8 +18,8 @@ from tasks.megatron.places import (
     training_places,
 )
 from tasks.megatron.render import OPTIONAL_KEYS, overrides_of, processor_keys, seen
+from tasks.megatron.settings import CheckpointSettings, TrainingSettings
 from tasks.megatron.topology import Topology, faults_of_topology, training_topology
-from tasks.settings import CheckpointSettings, TrainingSettings
 
 # Where a field lies under another name in older or newer Bridge versions.
 _ALSO = {"validation.eval_interval": "train.eval_interval", "validation.eval_iters": "train.eval_iters"}

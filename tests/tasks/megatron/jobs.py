@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tasks.settings import CheckpointSettings, TrainingSettings
+from tasks.megatron.settings import CheckpointSettings, TrainingSettings
 
 PLACE = {"account": "vision", "partition": "gpu"}
 
