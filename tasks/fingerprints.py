@@ -13,11 +13,18 @@ from tasks.files import sha256_of, write_json
 Verify = Literal["changed", "full"]
 """``changed`` trusts a noted hash while size, mtime and ctime are those of the note; ``full`` hashes again."""
 
+Trust = Literal["changed", "full", "noted"]
+"""``noted`` hashes nothing: a file without a note that fits raises NotNotedError."""
+
 _NO_NOTES = {errno.EACCES, errno.EPERM, errno.EROFS}
 """A folder that may not be written to goes without notes."""
 
 _CLOCK_TICK_NS = 20_000_000
 """Times of local file systems advance in steps of up to 10 ms."""
+
+
+class NotNotedError(Exception):
+    """A file's hash is not known without reading the file."""
 
 
 class Fingerprint(BaseModel):
@@ -47,15 +54,17 @@ class Fingerprints:
     The notes are a cache beside the receipts: deleting them costs time, never correctness.
     """
 
-    def __init__(self, folder: Path, verify: Verify = "changed", keep: bool = True) -> None:
+    def __init__(self, folder: Path, verify: Trust = "changed", keep: bool = True) -> None:
         """``keep``: whether new hashes are noted; without it ``folder`` is only read."""
         self.folder = folder
         self.verify = verify
         self.keep = keep
 
     def of(self, path: Path) -> Fingerprint:
-        """The fingerprint of ``path``; reads the file only if it may have changed. Raises OSError."""
-        noted = self.noted(path) if self.verify == "changed" else None
+        """The fingerprint of ``path``; reads the file only if it may have changed. Raises OSError, NotNotedError."""
+        noted = self.noted(path) if self.verify != "full" else None
+        if noted is None and self.verify == "noted":
+            raise NotNotedError(path)
         return noted or self._hash(path)
 
     def noted(self, path: Path) -> Fingerprint | None:

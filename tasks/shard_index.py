@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.files import atomic_file, canonical_json
-from tasks.fingerprints import Fingerprint, Fingerprints, Verify
+from tasks.fingerprints import Fingerprint, Fingerprints, Trust
 from tasks.raw_tar import Group, Member, TarContents, Trouble, read_tar
 
 INDEX_VERSION = 3
@@ -32,14 +32,14 @@ class ShardIndexes:
     looked into first. ``keep``: whether hashes of new or changed tars are noted in ``own``.
     """
 
-    def __init__(self, own: Path, shared: Path | None = None, verify: Verify = "changed", keep: bool = True) -> None:
+    def __init__(self, own: Path, shared: Path | None = None, verify: Trust = "changed", keep: bool = True) -> None:
         self.own = own
         self.shared = shared
         self.fingerprints = Fingerprints(own / "fingerprints", verify, keep)
 
     def fingerprint(self, tar: Path) -> Fingerprint:
         """The tar's fingerprint; hashes the tar if it is new or changed. Raises OSError."""
-        if self.shared and self.fingerprints.verify == "changed":
+        if self.shared and self.fingerprints.verify != "full":
             noted = Fingerprints(self.shared / "fingerprints").noted(tar)
             if noted:
                 return noted

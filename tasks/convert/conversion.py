@@ -18,6 +18,7 @@ from tasks.convert.scan import read_scan
 from tasks.errors import PipelineError, PlanError, ShardError
 from tasks.files import remove_leftovers, write_json
 from tasks.fingerprints import Fingerprint, Verify
+from tasks.groups import finished_by_notes, look_up
 from tasks.raw_tar import list_raw_tars
 from tasks.settings import ConvertSettings
 from tasks.shard_index import ShardIndexes
@@ -38,6 +39,9 @@ class Conversion:
     verify: Verify = "changed"
     scanned: dict[str, ScanSummary] = field(default_factory=dict)
     failed: dict[str, BaseException] = field(default_factory=dict)
+    _row: list[ScanSummary] = field(default_factory=list, init=False)
+    _usable: int = field(default=0, init=False)
+    _rejected: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.excluded = read_excluded(self.settings.exclude_uids)
@@ -51,6 +55,13 @@ class Conversion:
         """The dataset's ``.prepare`` folder."""
         return PrepareFolder(dataset_dir=self.dataset_dir)
 
+    def look_up_scans(self, task_runs: int) -> int:
+        """Take note of scans that receipts tell of (see tasks/groups.py); returns how many tars are left."""
+        for job, summary in look_up(map(self._scan_job, self.tars), task_runs):
+            if summary is not None:
+                self.scanned[job.shard] = summary
+        return len(self.tars) - len(self.scanned)
+
     def scan_jobs(self) -> Iterator[ScanJob]:
         """Raw tars in order, until those that are scanned give enough samples.
 
@@ -59,11 +70,12 @@ class Conversion:
         for tar in self.tars:
             if self.enough():
                 return
-            yield self._scan_job(tar)
+            if tar.stem not in self.scanned:
+                yield self._scan_job(tar)
 
     def scan_ended(self, job: ScanJob, error: BaseException | None) -> None:
         """Take note that a scan is over; a tar that is damaged is only an error if the plan needs it."""
-        summary = job.finished()
+        summary = finished_by_notes(job) or job.finished()
         if summary is not None:
             self.scanned[job.shard] = summary
         else:
@@ -72,13 +84,17 @@ class Conversion:
     def enough(self) -> bool:
         """Whether the unbroken row of scanned tars from the first on holds ``maximum_samples`` samples."""
         maximum = self.settings.maximum_samples
+        if maximum is None:
+            return False
         done = self._first_scanned()
-        if maximum is None or sum(summary.usable for summary in done) < maximum:
+        if self._usable < maximum + self._rejected:
             return False
         try:
-            return decide(self._read(done), maximum, self.excluded).reached
+            decision = decide(self._read(done), maximum, self.excluded)
         except ShardError:
             return True  # a damaged tar is in the way: scanning on will not mend it
+        self._rejected = self._usable - int(decision.emitted.sum())
+        return decision.reached
 
     def plan(self) -> Plan:
         """Decide on every sample, and write that down.
@@ -132,12 +148,12 @@ class Conversion:
 
     def _first_scanned(self) -> list[ScanSummary]:
         """Summaries of the scanned tars, from the first tar up to the first that has none."""
-        done = []
-        for tar in self.tars:
+        for tar in self.tars[len(self._row) :]:
             if tar.stem not in self.scanned:
                 break
-            done.append(self.scanned[tar.stem])
-        return done
+            self._row.append(self.scanned[tar.stem])
+            self._usable += self._row[-1].usable
+        return self._row
 
     def _read(self, done: list[ScanSummary]) -> list[Scan]:
         jobs = [self._scan_job(tar) for tar in self.tars[: len(done)]]

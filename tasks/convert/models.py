@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.fingerprints import Fingerprint, Fingerprints, Verify
+from tasks.fingerprints import Fingerprint, Fingerprints, Trust
 from tasks.receipts import Receipt, read_receipt
 from tasks.shard_index import ShardIndexes
 
@@ -72,7 +72,7 @@ class PrepareFolder(_Value):
         """Prefect's result storage."""
         return self.path / "results"
 
-    def fingerprints(self, verify: Verify = "changed") -> Fingerprints:
+    def fingerprints(self, verify: Trust = "changed") -> Fingerprints:
         """Hashes of the files of the dataset."""
         return Fingerprints(self.path / "fingerprints", verify)
 
@@ -95,7 +95,12 @@ class ScanJob(_Value):
     dataset_dir: Path
     audit_dir: Path | None
     shard: str
-    verify: Verify = "changed"
+    verify: Trust = "changed"
+
+    @property
+    def name(self) -> str:
+        """For the task run's name."""
+        return self.shard
 
     @property
     def tar(self) -> Path:
@@ -143,10 +148,6 @@ class ScanJob(_Value):
     def cache_parts(self) -> dict[str, Any]:
         """What identifies the work, for the cache key."""
         return {"work": self.receipt().model_dump(mode="json")}
-
-    def is_done(self) -> bool:
-        """Whether the tar was scanned as it lies there now."""
-        return self.finished() is not None
 
     def __str__(self) -> str:
         return f"scan of {self.tar.name}"
@@ -201,7 +202,7 @@ class WriteJob(_Value):
     dataset_dir: Path
     filename: str
     plan_identity: str
-    verify: Verify = "changed"
+    verify: Trust = "changed"
 
     @property
     def folder(self) -> PrepareFolder:
@@ -214,7 +215,7 @@ class WriteJob(_Value):
         return self.dataset_dir / self.filename
 
     @property
-    def tar_name(self) -> str:
+    def name(self) -> str:
         """The tar's name without its ending, as in train-000004: for the task run's name."""
         return self.filename.removesuffix(".tar").replace("-shard-", "-")
 
@@ -246,10 +247,6 @@ class WriteJob(_Value):
     def cache_parts(self) -> dict[str, Any]:
         """What identifies the work, for the cache key."""
         return {"work": self.receipt().model_dump(mode="json")}
-
-    def is_done(self) -> bool:
-        """Whether the tar is there, whole, as the plan wants it."""
-        return self.finished() is not None
 
     def __str__(self) -> str:
         return f"writing of {self.filename}"
