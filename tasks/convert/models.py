@@ -12,7 +12,7 @@ from tasks.shard_index import ShardIndexes
 CONTRACT_VERSION = 1
 """Raised only when the bytes of output tars would change."""
 
-SCAN_VERSION = 1
+SCAN_VERSION = 2
 WRITE_VERSION = 1
 
 Split = Literal["train", "val"]
