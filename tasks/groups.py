@@ -3,12 +3,12 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from prefect.logging import get_run_logger
 
 from tasks.errors import PipelineError, TransientError
-from tasks.fingerprints import NotNotedError
+from tasks.fingerprints import NotNotedError, by_notes_alone
 
 SHOWN = 20
 
@@ -20,18 +20,11 @@ class ShardJob(Protocol):
     def name(self) -> str:
         """As in 00000017."""
 
-    @property
-    def verify(self) -> str:
-        """How far noted hashes are trusted (tasks/fingerprints.py)."""
-
     def finished(self) -> Any:
         """What a valid receipt tells of, or None."""
 
     def cache_parts(self) -> dict[str, Any]:
         """What identifies the work."""
-
-    def model_copy(self, *, update: dict[str, Any]) -> Self:
-        """A copy with other values."""
 
 
 Job = TypeVar("Job", bound=ShardJob)
@@ -124,11 +117,10 @@ def look_up(jobs: Iterable[Job], task_runs: int) -> Iterator[tuple[Job, Any]]:
     """Each job with what its valid receipt tells, or None: finished ones need not be handed to anybody.
 
     With at most ``task_runs`` jobs nothing is looked up: the task run of each shows that it was finished (Cached).
-    The same if hashes are not to be trusted (``verify`` is full).
     """
     jobs = list(jobs)
     for job in jobs:
-        yield job, None if len(jobs) <= task_runs or job.verify == "full" else finished_by_notes(job)
+        yield job, None if len(jobs) <= task_runs else finished_by_notes(job)
 
 
 def finished_by_notes(job: ShardJob) -> Any:
@@ -137,6 +129,7 @@ def finished_by_notes(job: ShardJob) -> Any:
     For the flow's own process, where reading a shard would keep all others waiting.
     """
     try:
-        return job.model_copy(update={"verify": "noted"}).finished()
+        with by_notes_alone():
+            return job.finished()
     except NotNotedError:
         return None

@@ -5,14 +5,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.fingerprints import Fingerprint, Fingerprints, Trust
+from tasks.fingerprints import Fingerprint, Fingerprints, Verify
 from tasks.receipts import Receipt, read_receipt
 from tasks.shard_index import ShardIndexes
 
 CONTRACT_VERSION = 1
 """Raised only when the bytes of output tars would change."""
 
-SCAN_VERSION = 1
+SCAN_VERSION = 2
 WRITE_VERSION = 1
 
 Split = Literal["train", "val"]
@@ -72,9 +72,9 @@ class PrepareFolder(_Value):
         """Prefect's result storage."""
         return self.path / "results"
 
-    def fingerprints(self, verify: Trust = "changed") -> Fingerprints:
+    def fingerprints(self) -> Fingerprints:
         """Hashes of the files of the dataset."""
-        return Fingerprints(self.path / "fingerprints", verify)
+        return Fingerprints(self.path / "fingerprints")
 
 
 class ScanSummary(_Value):
@@ -89,13 +89,16 @@ class ScanSummary(_Value):
 
 
 class ScanJob(_Value):
-    """Scan one raw tar of ``source_dir`` for the dataset in ``dataset_dir``."""
+    """Scan one raw tar of ``source_dir`` for the dataset in ``dataset_dir``.
+
+    ``verify="full"``: hashes that the audit noted do not count.
+    """
 
     source_dir: Path
     dataset_dir: Path
     audit_dir: Path | None
     shard: str
-    verify: Trust = "changed"
+    verify: Verify = "changed"
 
     @property
     def name(self) -> str:
@@ -124,7 +127,7 @@ class ScanJob(_Value):
 
     def indexes(self) -> ShardIndexes:
         """The audit's indexes first, else the conversion's own."""
-        return ShardIndexes(self.folder.index, shared=self.audit_dir, verify=self.verify)
+        return ShardIndexes(self.folder.index, shared=self.audit_dir, trust=self.verify == "changed")
 
     def receipt(self, summary: ScanSummary | None = None) -> Receipt:
         """The receipt of this scan; without ``summary`` what it must be about. Raises OSError."""
@@ -141,7 +144,7 @@ class ScanJob(_Value):
         receipt = read_receipt(self.receipt_path)
         if receipt is None or not receipt.outputs or not receipt.is_for(self.receipt()):
             return None
-        if not receipt.outputs_intact(self.folder.scan, self.folder.fingerprints(self.verify)):
+        if not receipt.outputs_intact(self.folder.scan, self.folder.fingerprints()):
             return None
         return receipt.counts_as(ScanSummary)
 
@@ -202,7 +205,6 @@ class WriteJob(_Value):
     dataset_dir: Path
     filename: str
     plan_identity: str
-    verify: Trust = "changed"
 
     @property
     def folder(self) -> PrepareFolder:
@@ -239,7 +241,7 @@ class WriteJob(_Value):
         receipt = read_receipt(self.receipt_path)
         if receipt is None or not receipt.outputs or not receipt.is_for(self.receipt()):
             return None
-        if not receipt.outputs_intact(self.dataset_dir, self.folder.fingerprints(self.verify)):
+        if not receipt.outputs_intact(self.dataset_dir, self.folder.fingerprints()):
             return None
         counts = receipt.counts_as(_WriteCounts)
         return WrittenTar(output=receipt.outputs[0], samples=counts.samples) if counts else None

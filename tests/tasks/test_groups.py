@@ -18,7 +18,6 @@ class Job:
     name: str
     ways: list[Exception] = field(default_factory=list)
     done: int = 0
-    verify: str = "changed"
 
     def work(self):
         if not self.done:
