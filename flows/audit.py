@@ -73,7 +73,7 @@ def audit_download(
 def _run(jobs: list[AuditJob], profile: ClusterProfile, audit_dir: Path) -> Iterator[ShardAudit]:
     """Audit all shards; their receipts are what counts, in the shards' order."""
     errors: dict[str, BaseException] = {}
-    with task_runner(profile) as runner:
+    with task_runner(profile, audit_dir) as runner:
         task = stored_in(audit_one_shard, audit_dir / "results")
         outcomes = run_each(runner, task, jobs, jobs_in_flight(worker_count(profile)))
         for outcome in with_progress(outcomes, "audit-progress", len(jobs), "shards"):

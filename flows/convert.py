@@ -86,7 +86,7 @@ def convert_dataset(
 
 def _scan_and_write(conversion: Conversion, profile: ClusterProfile) -> Plan:
     workers = worker_count(profile)
-    with task_runner(profile) as runner:
+    with task_runner(profile, conversion.folder.path) as runner:
         scan = stored_in(scan_one_shard, conversion.folder.results)
         with timed(conversion.folder.path, "scan"):
             # Few scans ahead of need: with maximum_samples, those beyond the cut-off are in vain.

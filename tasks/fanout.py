@@ -9,7 +9,7 @@ at once (Dask computes held results again when their worker dies).
 import queue
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 import httpx
@@ -45,11 +45,20 @@ class Outcome(Generic[Job]):
     error: BaseException | None = None
 
 
+@runtime_checkable
+class TellsOfItsCluster(Protocol):
+    """A task runner that knows a fault of one job from the end of its cluster."""
+
+    def cluster_failure(self, future: Any) -> str | None:
+        """Why no job can run any more, if that is why ``future`` was lost."""
+
+
 def run_each(runner: TaskRunner[Any], task: Task[..., Any], jobs: Iterable[Job], window: int) -> Iterator[Outcome[Job]]:
     """Run ``task(job=job)`` for every job, at most ``window`` at a time, yielding outcomes as they come.
 
     ``jobs`` is read only when there is room, so a generator can decide late whether there is more to do.
-    Must be called inside a flow run. Raises PipelineError when nothing ends for STALL_SECONDS.
+    Must be called inside a flow run. Raises PipelineError when nothing ends for STALL_SECONDS, or when the cluster is
+    gone.
     """
     flight: _Flight[Job] = _Flight(runner, task)
     source = iter(jobs)
@@ -84,18 +93,24 @@ class _Flight(Generic[Job]):
         try:
             run_id = self.finished.get(timeout=STALL_SECONDS)
         except queue.Empty:
-            jobs = ", ".join(str(job) for _, job, _ in self.running.values())
-            raise PipelineError(
-                f"no job ended for {STALL_SECONDS:.0f} s; still out: {jobs}. Look at the Dask dashboard, then run "
-                "again: finished work is kept"
-            ) from None
-        wrapped, job, attempt = self.running.pop(run_id)
+            self._give_up(f"no job ended for {STALL_SECONDS:.0f} s; look at the Dask dashboard")
+        wrapped, job, attempt = self.running[run_id]
         try:
             if getattr(wrapped, "status", "finished") == "finished":
                 return _outcome(job, wrapped.result())
+            if isinstance(self.runner, TellsOfItsCluster) and (why := self.runner.cluster_failure(wrapped)):
+                self._give_up(why)
             return self._lost(run_id, job, attempt, wrapped.status)
         finally:
+            self.running.pop(run_id)
             getattr(wrapped, "release", lambda: None)()
+
+    def _give_up(self, why: str) -> NoReturn:
+        """End with all that is out: their task runs would stay Running."""
+        for run_id in self.running:
+            _report_crashed(run_id, why)
+        jobs = ", ".join(str(job) for _, job, _ in self.running.values())
+        raise PipelineError(f"{why}; unfinished: {jobs}. Run again: finished work is kept")
 
     def _lost(self, run_id: UUID, job: Job, attempt: int, status: str) -> Outcome[Job] | None:
         message = f"Dask gave up on this task run ({status}): its worker died, attempt {attempt} of {LOST_ATTEMPTS}"
