@@ -1,6 +1,8 @@
 """What workers on Slurm nodes have in common: their command, their certificates, their environment."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,13 +58,20 @@ def scheduler_options(dask: NodesDask) -> dict[str, Any]:
 
 
 def shared_security(folder: Path) -> Security:
-    """TLS between flow and workers, with certificates of this run alone in files that only their owner can read.
+    """TLS between flow and workers, with certificates of this run alone in a new folder below ``folder``.
 
     Whoever can talk to a Dask scheduler can run code, and a task's settings, which travel with it, hold the API key.
     """
+    folder.mkdir(parents=True, exist_ok=True)
+    private = Path(tempfile.mkdtemp(prefix="tls-", dir=folder))
     made = Security.temporary()
-    files = {name: _write_secret(folder / f"{name}.pem", value) for name, value in _texts(made).items()}
+    files = {name: _write_secret(private / f"{name}.pem", value) for name, value in _texts(made).items()}
     return Security(require_encryption=True, **files)
+
+
+def forget_security(security: Security) -> None:
+    """Delete the certificates."""
+    shutil.rmtree(Path(security.get_tls_config_for_role("client")["ca_file"]).parent, ignore_errors=True)
 
 
 def worker_environment(more: Mapping[str, str | None]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from deployments.slurm.reasons import explain, never_starts
 from deployments.slurm.script import ENVIRONMENT_FILE, Job, environment_path, render
 from deployments.slurm.variables import JobVariables
 from deployments.workers.node import (
+    forget_security,
     job_memory,
     memory_limit,
     scheduler_options,
@@ -144,6 +145,7 @@ class SlurmWorkers(SLURMCluster):
         await super()._close()
         with contextlib.suppress(PipelineError):
             await self.site.cancel_all()
+        forget_security(self.security)
 
     async def _keep(self) -> None:
         while True:
@@ -219,11 +221,11 @@ def slurm_workers(profile: ClusterProfile, dask: SlurmDask, run: UUID) -> SlurmW
         name=site.name,
         cores=count * dask.threads_per_worker,
         processes=count,
-        memory="0B",
+        memory="1GiB",
         python="python",
         interface=dask.interface,
         worker_extra_args=extra,
-        security=shared_security(new_folder(str(folder), run)),
+        security=shared_security(folder / str(run)),
         protocol="tls://",
         scheduler_options=scheduler_options(dask),
         config_name="slurm",

@@ -18,6 +18,7 @@ from distributed.security import Security
 from deployments.profiles import ClusterProfile, SrunDask
 from deployments.slurm.folder import new_folder
 from deployments.workers.node import (
+    forget_security,
     memory_limit,
     scheduler_options,
     shared_security,
@@ -96,6 +97,10 @@ class SrunStep(ProcessInterface):
 class SrunWorkers(SpecCluster):
     """A Dask cluster of one step."""
 
+    async def _close(self) -> None:
+        await super()._close()
+        forget_security(self.security)
+
     def explain(self) -> str:
         """What became of the step, for whoever waits for workers."""
         step: SrunStep = self.workers[_STEP]
@@ -116,7 +121,7 @@ def srun_workers(profile: ClusterProfile, dask: SrunDask, run: UUID) -> SrunWork
     """Start workers on all nodes of this job. Raises SettingsError outside of one."""
     job = allocation(os.environ)
     folder = new_folder(str(Path(profile.slurm.log_dir).expanduser() / "dask"), run)
-    security = shared_security(folder)
+    security = shared_security(folder.parent)
     step = {
         "arguments": [*_srun(job), *_dask_worker(dask, job, security)],
         "env": _step_environment(profile),
