@@ -22,7 +22,6 @@ _DASK_CONFIG = {
     # Each worker would tell twenty lines of its birth and death; it reads this while it imports Dask.
     "distributed.nanny.pre-spawn-environ": {"DASK_LOGGING__DISTRIBUTED": "warning"},
 }
-_NO_WORKERS = "distributed.scheduler.no-workers-timeout"
 _LOCAL_STARTUP_SECONDS = 120
 
 
@@ -37,7 +36,7 @@ def task_runner(profile: ClusterProfile, report_folder: Path | None = None) -> "
     from deployments.runner import ClusterRunner
 
     seconds = getattr(profile.dask, "startup_seconds", _LOCAL_STARTUP_SECONDS)
-    dask.config.set({**_DASK_CONFIG, _NO_WORKERS: f"{seconds}s"})
+    dask.config.set(_DASK_CONFIG)
     logging.getLogger("distributed").setLevel(logging.WARNING)
     return ClusterRunner(report_folder=report_folder, startup_seconds=seconds, **_workers(profile))
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import distributed
-from distributed.scheduler import NoWorkerError
 from prefect.logging import get_run_logger
 from prefect_dask import DaskTaskRunner
 from prefect_dask.client import PrefectDaskClient
@@ -40,6 +39,7 @@ class ClusterRunner(DaskTaskRunner):
         self.report_folder = report_folder
         self.startup_seconds = startup_seconds
         self._scheduler = ""
+        self._alone_since: float | None = None
 
     @property
     def client(self) -> PrefectDaskClient:
@@ -54,13 +54,18 @@ class ClusterRunner(DaskTaskRunner):
                 self._exit_stack.enter_context(_reported(client, self.report_folder / REPORT_FILE))
         return client
 
-    def cluster_failure(self, future: distributed.Future) -> str | None:
-        """Why no task can run any more, if that is what the lost ``future`` tells of."""
-        if self.client.status != "running" or future.status == "cancelled":
+    def cluster_failure(self) -> str | None:
+        """Why no task can run any more: the scheduler is gone, or there was no worker for ``startup_seconds``."""
+        client = self.client
+        if client.status in {"closing", "closed"}:
             return f"the Dask scheduler at {self._scheduler} is gone"
-        if not isinstance(future.exception(), NoWorkerError):
+        if _has_worker(client):
+            self._alone_since = None
             return None
-        where = f"no Dask worker is left at {self._scheduler}"
+        self._alone_since = self._alone_since or time.monotonic()
+        if time.monotonic() - self._alone_since < self.startup_seconds:
+            return None
+        where = f"no Dask worker was at {self._scheduler} for {self.startup_seconds:.0f} s"
         return f"{where}: {self._cluster.explain()}" if isinstance(self._cluster, Explains) else where
 
     def _connect(self) -> PrefectDaskClient:
@@ -70,6 +75,10 @@ class ClusterRunner(DaskTaskRunner):
             raise PipelineError(f"the Dask scheduler at {self.address} cannot be reached: {error}") from None
 
 
+def _has_worker(client: PrefectDaskClient) -> bool:
+    return bool(client.scheduler_info(n_workers=1)["workers"])
+
+
 def _address(client: PrefectDaskClient) -> str:
     return str(client.scheduler.address) if client.scheduler else "an unknown address"
 
@@ -77,7 +86,7 @@ def _address(client: PrefectDaskClient) -> str:
 def _await_worker(client: PrefectDaskClient, cluster: Any, seconds: float) -> None:
     """Return with the first worker. Raises PipelineError after ``seconds``, or once there is nothing to wait for."""
     started = looked = time.monotonic()
-    while not client.scheduler_info(n_workers=1)["workers"]:
+    while not _has_worker(client):
         now = time.monotonic()
         hopeless = False
         if isinstance(cluster, Explains) and now - looked > _LOOK_SECONDS:

@@ -7,6 +7,7 @@ at once (Dask computes held results again when their worker dies).
 """
 
 import queue
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
@@ -31,6 +32,10 @@ STALL_SECONDS = 2 * 3600.0
 """The longest silence of all jobs in flight before the run gives up: far above any shard's time."""
 
 
+LOOK_SECONDS = 10.0
+"""While nothing ends: time between two looks at whether there still is a cluster."""
+
+
 def jobs_in_flight(workers: int) -> int:
     """How many jobs to keep submitted, so that no worker waits for the next one."""
     return 3 * workers
@@ -47,10 +52,10 @@ class Outcome(Generic[Job]):
 
 @runtime_checkable
 class TellsOfItsCluster(Protocol):
-    """A task runner that knows a fault of one job from the end of its cluster."""
+    """A task runner that knows when its cluster has come to an end."""
 
-    def cluster_failure(self, future: Any) -> str | None:
-        """Why no job can run any more, if that is why ``future`` was lost."""
+    def cluster_failure(self) -> str | None:
+        """Why no job can run any more; None while some can."""
 
 
 def run_each(runner: TaskRunner[Any], task: Task[..., Any], jobs: Iterable[Job], window: int) -> Iterator[Outcome[Job]]:
@@ -90,20 +95,29 @@ class _Flight(Generic[Job]):
 
     def next_outcome(self) -> Outcome[Job] | None:
         """Wait for one job; None if it was lost and is on its way again."""
-        try:
-            run_id = self.finished.get(timeout=STALL_SECONDS)
-        except queue.Empty:
-            self._give_up(f"no job ended for {STALL_SECONDS:.0f} s; look at the Dask dashboard")
+        run_id = self._next_finished()
         wrapped, job, attempt = self.running[run_id]
         try:
             if getattr(wrapped, "status", "finished") == "finished":
                 return _outcome(job, wrapped.result())
-            if isinstance(self.runner, TellsOfItsCluster) and (why := self.runner.cluster_failure(wrapped)):
-                self._give_up(why)
+            self._end_with_the_cluster()
             return self._lost(run_id, job, attempt, wrapped.status)
         finally:
             self.running.pop(run_id)
             getattr(wrapped, "release", lambda: None)()
+
+    def _next_finished(self) -> UUID:
+        deadline = time.monotonic() + STALL_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                return self.finished.get(timeout=LOOK_SECONDS)
+            except queue.Empty:
+                self._end_with_the_cluster()
+        self._give_up(f"no job ended for {STALL_SECONDS:.0f} s; look at the Dask dashboard")
+
+    def _end_with_the_cluster(self) -> None:
+        if isinstance(self.runner, TellsOfItsCluster) and (why := self.runner.cluster_failure()):
+            self._give_up(why)
 
     def _give_up(self, why: str) -> NoReturn:
         """End with all that is out: their task runs would stay Running."""
