@@ -15,13 +15,14 @@ from deployments.slurm.adoption import Adoption
 from deployments.slurm.commands import Slurm, SlurmUnavailable
 from deployments.slurm.configuration import SlurmJobConfiguration, SlurmVariables
 from deployments.slurm.environment import remove_environment
-from deployments.slurm.folder import newest_folder, note_job_id, tag_of
+from deployments.slurm.folder import job_in_queue, newest_folder, note_job_id
 from deployments.slurm.pid import JobPid
 from deployments.slurm.poller import Pace, Poller
 from deployments.slurm.script import SCRIPT_FILE
 from deployments.slurm.settings import SlurmWorkerSettings
 from deployments.slurm.states import read_run
-from deployments.slurm.supervisor import Supervised, Supervisor
+from deployments.slurm.supervised import Supervised
+from deployments.slurm.supervisor import Supervisor
 from tasks.errors import PipelineError
 
 
@@ -162,7 +163,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         while True:
             try:
                 cluster = await self.cluster()
-                if tried and (job_id := (await self._slurm.tagged_jobs()).get(tag_of(folder))):
+                if tried and (job_id := job_in_queue(folder, await self._slurm.jobs_by_script())):
                     return cluster, job_id
                 tried = True
                 return cluster, await self._slurm.submit(str(folder / SCRIPT_FILE))
