@@ -57,7 +57,7 @@ class ClusterRunner(DaskTaskRunner):
     def cluster_failure(self) -> str | None:
         """Why no task can run any more: the scheduler is gone, or there was no worker for ``startup_seconds``."""
         client = self.client
-        if client.status in {"closing", "closed"}:
+        if client.status != "running":  # a client that connects again has lost all that was out
             return f"the Dask scheduler at {self._scheduler} is gone"
         if _has_worker(client):
             self._alone_since = None

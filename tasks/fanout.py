@@ -32,6 +32,9 @@ STALL_SECONDS = 2 * 3600.0
 """The longest silence of all jobs in flight before the run gives up: far above any shard's time."""
 
 
+RECORD_SECONDS = 5.0
+"""How long a lost task run is waited for that the API does not know yet: its events are on their way."""
+
 LOOK_SECONDS = 10.0
 """While nothing ends: time between two looks at whether there still is a cluster."""
 
@@ -71,6 +74,7 @@ def run_each(runner: TaskRunner[Any], task: Task[..., Any], jobs: Iterable[Job],
         while len(flight.running) < window and (job := next(source, None)) is not None:
             flight.submit(job, attempt=1)
         if not flight.running:
+            flight.tell_crashed(RECORD_SECONDS)
             return
         outcome = flight.next_outcome()
         if outcome is not None:
@@ -85,6 +89,7 @@ class _Flight(Generic[Job]):
         self.task = task
         self.running: dict[UUID, tuple[Any, Job, int]] = {}
         self.finished: queue.Queue[UUID] = queue.Queue()
+        self.crashed: dict[UUID, str] = {}
 
     def submit(self, job: Job, attempt: int) -> None:
         """Hand a job to the runner; its end comes through the queue."""
@@ -106,6 +111,15 @@ class _Flight(Generic[Job]):
             self.running.pop(run_id)
             getattr(wrapped, "release", lambda: None)()
 
+    def tell_crashed(self, seconds: float) -> None:
+        """Tell the API of lost task runs, and again for some seconds of those that it has not heard of yet."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self.crashed = {run_id: why for run_id, why in self.crashed.items() if not _report_crashed(run_id, why)}
+            if not self.crashed or time.monotonic() > deadline:
+                return
+            time.sleep(0.5)
+
     def _next_finished(self) -> UUID:
         deadline = time.monotonic() + STALL_SECONDS
         while time.monotonic() < deadline:
@@ -121,14 +135,15 @@ class _Flight(Generic[Job]):
 
     def _give_up(self, why: str) -> NoReturn:
         """End with all that is out: their task runs would stay Running."""
-        for run_id in self.running:
-            _report_crashed(run_id, why)
+        self.crashed |= dict.fromkeys(self.running, why)
+        self.tell_crashed(RECORD_SECONDS)
         jobs = ", ".join(str(job) for _, job, _ in self.running.values())
         raise PipelineError(f"{why}; unfinished: {jobs}. Run again: finished work is kept")
 
     def _lost(self, run_id: UUID, job: Job, attempt: int, status: str) -> Outcome[Job] | None:
         message = f"Dask gave up on this task run ({status}): its worker died, attempt {attempt} of {LOST_ATTEMPTS}"
-        _report_crashed(run_id, message)
+        self.crashed[run_id] = message
+        self.tell_crashed(0)
         if attempt < LOST_ATTEMPTS:
             get_run_logger().warning("%s: %s", job, message)
             self.submit(job, attempt + 1)
@@ -144,10 +159,12 @@ def _outcome(job: Job, state: State[Any]) -> Outcome[Job]:
     return Outcome(job, error=error)
 
 
-def _report_crashed(run_id: UUID, message: str) -> None:
+def _report_crashed(run_id: UUID, message: str) -> bool:
+    """Whether the API has taken it: 404 until the task run's first event, which may have died with its worker."""
     with get_client(sync_client=True) as client:
         try:
             client.set_task_run_state(run_id, Crashed(message=message), force=True)
         except httpx.HTTPError as error:
-            # 404: it was lost before it told the API of itself. In any case, the outcome is what counts.
-            get_run_logger().info("task run %s cannot be set to Crashed: %s", run_id, error)
+            get_run_logger().debug("task run %s cannot be set to Crashed: %s", run_id, error)
+            return False
+    return True

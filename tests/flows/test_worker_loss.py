@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import dask
+import distributed  # noqa: F401  its defaults must be there before one is set
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
@@ -142,7 +143,7 @@ def dask_program(faults: Faults, *arguments: str) -> Iterator[subprocess.Popen[b
         process.wait()
 
 
-def test_a_killed_scheduler_ends_the_flow_with_the_shards_that_were_out(raw, tmp_path, faults, monkeypatch):
+def test_a_killed_scheduler_ends_the_flow_with_the_shards_that_were_out(raw, tmp_path, faults):
     out, file = tmp_path / "out", tmp_path / "scheduler.json"
     faults.mark("scan", "waits")
     place = ["--scheduler-file", str(file)]
