@@ -124,7 +124,7 @@ def srun_workers(profile: ClusterProfile, dask: SrunDask, run: UUID) -> SrunWork
     security = shared_security(folder.parent)
     step = {
         "arguments": [*_srun(job), *_dask_worker(dask, job, security)],
-        "env": _step_environment(profile),
+        "env": step_environment(profile),
         "log": folder / "job.log",
     }
     options = {"protocol": "tls://", "security": security, **scheduler_options(dask)}
@@ -151,7 +151,8 @@ def _dask_worker(dask: SrunDask, job: Allocation, security: Security) -> list[st
     return [*command, "--tls-ca-file", tls["ca_file"], "--tls-cert", tls["cert"], "--tls-key", tls["key"]]
 
 
-def _step_environment(profile: ClusterProfile) -> dict[str, str]:
+def step_environment(profile: ClusterProfile) -> dict[str, str]:
+    """This process's environment without Slurm's options of the job, and with Prefect's settings."""
     inherited = {
         name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(("SLURM_", "SRUN_"))
     }

@@ -50,3 +50,16 @@ def faults(tmp_path: Path) -> Faults:
     folder = tmp_path / "faults"
     folder.mkdir()
     return Faults(folder)
+
+
+def processes_of(faults: Faults) -> list[int]:
+    """Processes that have this test's faults in their environment: the flow's own, and its workers."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            environment = path.read_bytes()
+        except OSError:
+            continue
+        if f"FAULTS={faults.folder}".encode() in environment.split(b"\0"):
+            found.append(int(path.parent.name))
+    return found

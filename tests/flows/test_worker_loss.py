@@ -19,7 +19,7 @@ from prefect.client.schemas.objects import State
 
 from flows.convert import ConvertResult, convert_dataset
 from tests.conftest import ROOT
-from tests.faults.marks import Faults, faults
+from tests.faults.marks import Faults, faults, processes_of
 from tests.golden import EXPECTED, copy_shards, settings_of
 from tests.tasks.raw_shards import files_under
 
@@ -69,19 +69,6 @@ def until(reached: Callable[[], bool], seconds: float = 120) -> None:
     while not reached():
         assert time.monotonic() < deadline
         time.sleep(0.1)
-
-
-def processes_of(faults: Faults) -> list[int]:
-    """Processes that have this test's faults in their environment: the flow's own, and its workers."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            environment = path.read_bytes()
-        except OSError:
-            continue
-        if f"FAULTS={faults.folder}".encode() in environment.split(b"\0"):
-            found.append(int(path.parent.name))
-    return found
 
 
 @pytest.mark.usefixtures("faulty_workers")
