@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -53,28 +54,26 @@ class Figures:
 class Victim:
     """One dataset on its way."""
 
-    commands: list[list[str]]
+    command: list[str]
     stage: Callable[[], str]
     audit: Path
     dataset: Path
     faults: Faults
     environment: dict[str, str]
 
-    def start(self, command: list[str]) -> subprocess.Popen[bytes]:
-        """Start a program as the leader of a group."""
-        log = (self.faults.folder / "log").open("ab")
-        return subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log, start_new_session=True)
-
-    def run(self, deadline: Callable[[], bool] = lambda: False) -> subprocess.Popen[bytes] | None:
-        """Run to the end, or until ``deadline`` is reached: then the program that runs is returned."""
-        for command in self.commands:
-            process = self.start(command)
-            while process.poll() is None:
-                if deadline():
-                    return process
-                time.sleep(0.02)
-            if process.returncode:
-                raise RuntimeError(f"{command[2]} ended with {process.returncode}: {self.faults.folder / 'log'}")
+    def run(self, reached: Callable[[], bool] = lambda: False) -> subprocess.Popen[bytes] | None:
+        """Run to the end, or until a moment is reached: then the program that runs is returned."""
+        log = self.faults.folder / "log"
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                self.command, cwd=ROOT, env=self.environment, stdout=output, stderr=output, start_new_session=True
+            )
+        while process.poll() is None:
+            if reached():
+                return process
+            time.sleep(0.02)
+        if process.returncode:
+            raise RuntimeError(f"{shlex.join(self.command)} ended with {process.returncode}: see {log}")
         return None
 
 

@@ -27,23 +27,17 @@ def write_raw_shards(folder: Path) -> Path:
     return folder
 
 
-def pipeline(raw: Path, folder: Path) -> list[list[str]]:
-    """Commands that take raw shards to a checked dataset in ``folder``."""
+def pipeline(raw: Path, folder: Path) -> list[str]:
+    """The command that takes raw shards to a checked dataset in ``folder``."""
     cluster = folder / "two-workers.yaml"
     cluster.parent.mkdir(parents=True, exist_ok=True)
     cluster.write_text("name: soak\ndask: {kind: local, workers: 2}\n", encoding="utf-8")
-    audit, out, workers = str(folder / "audit"), str(folder / "out"), ["--cluster", str(cluster)]
-    cut = ["--convert.max-samples-per-tar", "20", "--convert.validation-fraction", "0.2"]
-    return [
-        _program("audit", "--shards-dir", str(raw), "--audit-dir", audit, *workers),
-        _program("convert", "--source-dir", str(raw), "--output-dir", out, "--audit-dir", audit, *cut, *workers),
-        _program("check", "--dataset-dir", out),
-    ]
+    return _program("tests.soak.pipeline", "--raw", str(raw), "--folder", str(folder), "--cluster", str(cluster))
 
 
-def quickstart(root: Path) -> list[list[str]]:
+def quickstart(root: Path) -> list[str]:
     """The command of the whole pipeline with its own web."""
-    return [_program("quickstart", "--root", str(root))]
+    return _program("flows.quickstart", "--root", str(root))
 
 
 def environment(url: str, faults: Faults) -> dict[str, str]:
@@ -88,8 +82,8 @@ def _receipt(work: str, audit: Path, dataset: Path) -> Path:
     return dataset / ".prepare" / stage / (f"{name}.json" if stage == "scan" else f"{split}-shard-{number}.tar.json")
 
 
-def _program(flow: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", f"flows.{flow}", *arguments]
+def _program(*command: str) -> list[str]:
+    return [sys.executable, "-m", *command]
 
 
 def _count(folder: Path, pattern: str) -> int:
