@@ -169,11 +169,11 @@ def _soak_quickstart(folder: Path, url: str, rng: random.Random, figures: Figure
 def soak(folder: Path, seed: int, minutes: float, quickstarts: int) -> Figures:
     """The sweep: some quickstarts, then small datasets until the time is over."""
     rng, figures = random.Random(seed), Figures()
-    until = time.monotonic() + 60 * minutes
     with prefect_api(port=free_port()) as api:
         raw = victims.write_raw_shards(folder / "raw")
         undisturbed = _victim(folder / "undisturbed", api.url, raw)
         undisturbed.run()
+        until = time.monotonic() + 60 * minutes
         for number in range(quickstarts):
             _soak_quickstart(folder / f"quickstart-{number}", api.url, rng, figures)
         while time.monotonic() < until:
