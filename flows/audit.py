@@ -20,6 +20,7 @@ from tasks.layout import absolute, default_audit_dir
 from tasks.progress import show_table, with_progress
 from tasks.receipts import timed
 from tasks.settings import GateSettings
+from tasks.shard_index import ShardIndexes
 from tasks.words import fails_in_words
 
 
@@ -52,10 +53,10 @@ def audit_download(
     profile = load_profile(cluster)
     shards, foreign = shard_names(shards_dir)
     remove_leftovers(audit_dir)
+    if verify == "full":
+        ShardIndexes(audit_dir).fingerprints.forget()
     jobs = [
-        AuditJob(
-            shards_dir=shards_dir, audit_dir=audit_dir, shard=shard, metadata_sha256=metadata_sha256, verify=verify
-        )
+        AuditJob(shards_dir=shards_dir, audit_dir=audit_dir, shard=shard, metadata_sha256=metadata_sha256)
         for shard in shards
     ]
     with timed(audit_dir, "audit"):

@@ -71,7 +71,7 @@ def convert_dataset(
             f"({convert.minimum_train_samples}); the tars are kept, nothing was indexed. Lower minimum_train_samples "
             "and run again, or convert more raw shards into another folder"
         )
-    index = run_task(index_dataset_task, output_dir, CheckSettings(verify=verify))
+    index = run_task(index_dataset_task, output_dir, CheckSettings())
     return ConvertResult(
         source_dir=source_dir,
         dataset_dir=output_dir,

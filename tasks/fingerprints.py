@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tasks.files import sha256_of, write_json
 
 Verify = Literal["changed", "full"]
-"""``changed`` trusts a noted hash while size, mtime and ctime are those of the note; ``full`` hashes again."""
+"""``changed`` trusts a noted hash while size, mtime and ctime are those of the note; ``full`` hashes again.
+
+A flow that runs many jobs hashes each file once all the same: under ``full`` it forgets the notes before the first
+job, and the jobs trust what they find after that.
+"""
 
 _NO_NOTES = {errno.EACCES, errno.EPERM, errno.EROFS}
 """A folder that may not be written to goes without notes."""
@@ -48,10 +53,21 @@ class Fingerprints:
     """
 
     def __init__(self, folder: Path, verify: Verify = "changed", keep: bool = True) -> None:
-        """``keep``: whether new hashes are noted; without it ``folder`` is only read."""
+        """``keep``: whether new hashes are noted; without it ``folder`` is only read, until :meth:`keep_notes`."""
         self.folder = folder
         self.verify = verify
         self.keep = keep
+        self._held: list[tuple[Path, _Note]] = []
+
+    def forget(self) -> None:
+        """Delete all notes, so that every file is hashed again when it is next asked for."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def keep_notes(self) -> None:
+        """Write the notes that were held back, and note new hashes from now on."""
+        self.keep = True
+        for path, note in self._held:
+            self._write(path, note)
 
     def of(self, path: Path) -> Fingerprint:
         """The fingerprint of ``path``; reads the file only if it may have changed. Raises OSError."""
@@ -102,6 +118,7 @@ class Fingerprints:
 
     def _write(self, path: Path, note: _Note) -> None:
         if not self.keep:
+            self._held.append((path, note))
             return
         try:
             write_json(self._note(path), note.model_dump())

@@ -182,6 +182,9 @@ class CheckSettings(Settings):
     """How the prepared dataset is checked."""
 
     batch_size: Positive = Field(16, description="Samples that the loader yields at a time.")
+    loaders: Positive | None = Field(
+        None, description="Processes that load a split, 500 samples each at least; null: one a CPU, at most 8."
+    )
     verify: Literal["changed", "full"] = Field(
         "changed", description="changed: trust noted hashes of unchanged files; full: hash every tar again."
     )

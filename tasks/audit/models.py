@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.fingerprints import Fingerprint, Verify
+from tasks.fingerprints import Fingerprint
 from tasks.receipts import Receipt, read_receipt
 from tasks.shard_index import INDEX_VERSION, ShardIndexes
 
@@ -58,7 +58,6 @@ class AuditJob(_Value):
     audit_dir: Path
     shard: str
     metadata_sha256: str | None = None
-    verify: Verify = "changed"
 
     @property
     def tar(self) -> Path:
@@ -77,7 +76,7 @@ class AuditJob(_Value):
 
     def indexes(self) -> ShardIndexes:
         """The indexes that the audit writes."""
-        return ShardIndexes(self.audit_dir, verify=self.verify)
+        return ShardIndexes(self.audit_dir)
 
     def inputs(self) -> dict[str, Any]:
         """Fingerprints of what is audited; null where a file is missing. Raises OSError."""

@@ -17,7 +17,7 @@ from tasks.convert.plan_files import read_plan, write_plan
 from tasks.convert.scan import read_scan
 from tasks.errors import PipelineError, PlanError, ShardError
 from tasks.files import remove_leftovers, write_json
-from tasks.fingerprints import Fingerprint, Verify
+from tasks.fingerprints import Fingerprints, Verify
 from tasks.raw_tar import list_raw_tars
 from tasks.settings import ConvertSettings
 from tasks.shard_index import ShardIndexes
@@ -43,7 +43,7 @@ class Conversion:
         self.excluded = read_excluded(self.settings.exclude_uids)
         self.tars = list_raw_tars(self.source_dir)
         self.byte_settings = byte_settings(self.settings, self.excluded)
-        check_output_folder(self.source_dir, self.dataset_dir, self.byte_settings, self._fingerprints_of_tars())
+        self._check_output_folder()
         remove_leftovers(self.dataset_dir)
 
     @cached_property
@@ -109,7 +109,6 @@ class Conversion:
                 dataset_dir=self.dataset_dir,
                 filename=tar.filename,
                 plan_identity=plan.identity,
-                verify=self.verify,
             )
             for tar in plan.tars
         ]
@@ -155,7 +154,13 @@ class Conversion:
             verify=self.verify,
         )
 
-    def _fingerprints_of_tars(self) -> Iterator[Fingerprint]:
-        """For a folder that may not be ours: its notes are read, and none is added."""
-        indexes = ShardIndexes(self.folder.index, self.audit_dir, self.verify, keep=False)
-        return map(indexes.fingerprint, self.tars)
+    def _check_output_folder(self) -> None:
+        """Refuse a folder that is not ours, untouched; if it is ours, and all is to be verified, forget its notes."""
+        hashes = Fingerprints(self.folder.index / "fingerprints", self.verify, keep=False)
+        indexes = ShardIndexes(self.folder.index, self.audit_dir, self.verify == "changed", hashes)
+        available = map(indexes.fingerprint, self.tars)
+        check_output_folder(self.source_dir, self.dataset_dir, self.byte_settings, available)
+        if self.verify == "full":
+            self.folder.fingerprints().forget()
+            hashes.forget()
+            hashes.keep_notes()

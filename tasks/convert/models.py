@@ -12,7 +12,7 @@ from tasks.shard_index import ShardIndexes
 CONTRACT_VERSION = 1
 """Raised only when the bytes of output tars would change."""
 
-SCAN_VERSION = 1
+SCAN_VERSION = 2
 WRITE_VERSION = 1
 
 Split = Literal["train", "val"]
@@ -72,9 +72,9 @@ class PrepareFolder(_Value):
         """Prefect's result storage."""
         return self.path / "results"
 
-    def fingerprints(self, verify: Verify = "changed") -> Fingerprints:
+    def fingerprints(self) -> Fingerprints:
         """Hashes of the files of the dataset."""
-        return Fingerprints(self.path / "fingerprints", verify)
+        return Fingerprints(self.path / "fingerprints")
 
 
 class ScanSummary(_Value):
@@ -89,7 +89,10 @@ class ScanSummary(_Value):
 
 
 class ScanJob(_Value):
-    """Scan one raw tar of ``source_dir`` for the dataset in ``dataset_dir``."""
+    """Scan one raw tar of ``source_dir`` for the dataset in ``dataset_dir``.
+
+    ``verify="full"``: hashes that the audit noted do not count.
+    """
 
     source_dir: Path
     dataset_dir: Path
@@ -119,7 +122,7 @@ class ScanJob(_Value):
 
     def indexes(self) -> ShardIndexes:
         """The audit's indexes first, else the conversion's own."""
-        return ShardIndexes(self.folder.index, shared=self.audit_dir, verify=self.verify)
+        return ShardIndexes(self.folder.index, shared=self.audit_dir, trust=self.verify == "changed")
 
     def receipt(self, summary: ScanSummary | None = None) -> Receipt:
         """The receipt of this scan; without ``summary`` what it must be about. Raises OSError."""
@@ -136,7 +139,7 @@ class ScanJob(_Value):
         receipt = read_receipt(self.receipt_path)
         if receipt is None or not receipt.outputs or not receipt.is_for(self.receipt()):
             return None
-        if not receipt.outputs_intact(self.folder.scan, self.folder.fingerprints(self.verify)):
+        if not receipt.outputs_intact(self.folder.scan, self.folder.fingerprints()):
             return None
         return receipt.counts_as(ScanSummary)
 
@@ -201,7 +204,6 @@ class WriteJob(_Value):
     dataset_dir: Path
     filename: str
     plan_identity: str
-    verify: Verify = "changed"
 
     @property
     def folder(self) -> PrepareFolder:
@@ -238,7 +240,7 @@ class WriteJob(_Value):
         receipt = read_receipt(self.receipt_path)
         if receipt is None or not receipt.outputs or not receipt.is_for(self.receipt()):
             return None
-        if not receipt.outputs_intact(self.dataset_dir, self.folder.fingerprints(self.verify)):
+        if not receipt.outputs_intact(self.dataset_dir, self.folder.fingerprints()):
             return None
         counts = receipt.counts_as(_WriteCounts)
         return WrittenTar(output=receipt.outputs[0], samples=counts.samples) if counts else None
