@@ -1,9 +1,12 @@
 """What a file holds (its SHA-256), remembered for as long as its size and times stay the same."""
 
+import contextlib
 import errno
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +26,23 @@ _NO_NOTES = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 _CLOCK_TICK_NS = 20_000_000
 """Times of local file systems advance in steps of up to 10 ms."""
+
+
+class NotNotedError(Exception):
+    """A file's hash is not known without reading the file."""
+
+
+_may_hash: ContextVar[bool] = ContextVar("may_hash", default=True)
+
+
+@contextlib.contextmanager
+def by_notes_alone() -> Iterator[None]:
+    """In the block no file is hashed: one without a note that fits raises NotNotedError."""
+    token = _may_hash.set(False)
+    try:
+        yield
+    finally:
+        _may_hash.reset(token)
 
 
 class Fingerprint(BaseModel):
@@ -70,8 +90,10 @@ class Fingerprints:
             self._write(path, note)
 
     def of(self, path: Path) -> Fingerprint:
-        """The fingerprint of ``path``; reads the file only if it may have changed. Raises OSError."""
+        """The fingerprint of ``path``; reads the file only if it may have changed. Raises OSError, NotNotedError."""
         noted = self.noted(path) if self.verify == "changed" else None
+        if noted is None and not _may_hash.get():
+            raise NotNotedError(path)
         return noted or self._hash(path)
 
     def noted(self, path: Path) -> Fingerprint | None:

@@ -17,6 +17,9 @@ class Settings(BaseModel):
         return type(self).model_validate({**defaults, **given})
 
 
+PLAN_IN_MEMORY = 50_000_000
+"""Samples up to which a plan's search for copies is made in memory."""
+
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 

@@ -60,6 +60,11 @@ class AuditJob(_Value):
     metadata_sha256: str | None = None
 
     @property
+    def name(self) -> str:
+        """For the task run's name."""
+        return self.shard
+
+    @property
     def tar(self) -> Path:
         """The shard's tar."""
         return self.shards_dir / f"{self.shard}.tar"
@@ -110,10 +115,6 @@ class AuditJob(_Value):
     def cache_parts(self) -> dict[str, Any]:
         """What identifies the work, for the cache key."""
         return {"metadata": self.metadata_sha256, "work": self.receipt().model_dump(mode="json")}
-
-    def is_done(self) -> bool:
-        """Whether the shard was audited as it lies there now."""
-        return self.finished() is not None
 
     def __str__(self) -> str:
         return f"audit of {self.tar.name}"

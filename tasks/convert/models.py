@@ -58,6 +58,11 @@ class PrepareFolder(_Value):
         return self.path / "rejects.parquet"
 
     @property
+    def uids(self) -> Path:
+        """The uids of a plan that is too large to search them in memory; there only while it is made."""
+        return self.path / "uids"
+
+    @property
     def write(self) -> Path:
         """Receipts of the output tars."""
         return self.path / "write"
@@ -99,6 +104,11 @@ class ScanJob(_Value):
     audit_dir: Path | None
     shard: str
     verify: Verify = "changed"
+
+    @property
+    def name(self) -> str:
+        """For the task run's name."""
+        return self.shard
 
     @property
     def tar(self) -> Path:
@@ -146,10 +156,6 @@ class ScanJob(_Value):
     def cache_parts(self) -> dict[str, Any]:
         """What identifies the work, for the cache key."""
         return {"work": self.receipt().model_dump(mode="json")}
-
-    def is_done(self) -> bool:
-        """Whether the tar was scanned as it lies there now."""
-        return self.finished() is not None
 
     def __str__(self) -> str:
         return f"scan of {self.tar.name}"
@@ -216,7 +222,7 @@ class WriteJob(_Value):
         return self.dataset_dir / self.filename
 
     @property
-    def tar_name(self) -> str:
+    def name(self) -> str:
         """The tar's name without its ending, as in train-000004: for the task run's name."""
         return self.filename.removesuffix(".tar").replace("-shard-", "-")
 
@@ -248,10 +254,6 @@ class WriteJob(_Value):
     def cache_parts(self) -> dict[str, Any]:
         """What identifies the work, for the cache key."""
         return {"work": self.receipt().model_dump(mode="json")}
-
-    def is_done(self) -> bool:
-        """Whether the tar is there, whole, as the plan wants it."""
-        return self.finished() is not None
 
     def __str__(self) -> str:
         return f"writing of {self.filename}"

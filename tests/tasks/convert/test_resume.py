@@ -88,10 +88,10 @@ def test_full_verification_hashes_every_file_once_and_trusts_no_older_note(raw, 
         note.write_text(json.dumps(json.loads(note.read_text()) | {"sha256": "0" * 64}))
     conversion = Conversion(raw, out, None, SETTINGS, "full")
     for job in conversion.scan_jobs():
-        assert job.cache_parts() and job.is_done()
+        assert job.cache_parts() and job.finished()
         conversion.scan_ended(job, None)
     plan = conversion.plan()
-    assert all(job.is_done() for job in conversion.write_jobs(plan))
+    assert all(job.finished() for job in conversion.write_jobs(plan))
     conversion.finish(plan)
     assert content(out) == before
     tables = [path.name for path in out.glob(".prepare/scan/*.parquet")]
