@@ -13,31 +13,34 @@ WAYS = ("killed once", "killed always", "os._exit", "sys.exit", "memory", "slow"
 
 
 def install() -> None:
-    """Wrap the heart of every stage's work, which is not entered when a receipt says that it is done."""
+    """Note work that is begun, since no receipt says that it is done, and die at its heart, before the receipt."""
     from tasks.audit import shard as audit
     from tasks.convert import scan, write
 
     folder = Path(os.environ["FAULTS"])
-    _wrap(folder, audit, "_audit", lambda job: f"audit-{job.shard}")
-    _wrap(folder, scan, "_summary", lambda job, *_: f"scan-{job.shard}")
-    _wrap(folder, write, "_write_members", lambda _, job, *__: f"write-{job.tar_name}")
+    # No task module has taken these functions yet: this runs before any.
+    _wrap(audit, "audit_shard", lambda job: job.finished() or _note(folder, f"audit-{job.shard}"))
+    _wrap(scan, "scan_shard", lambda job: job.finished() or _note(folder, f"scan-{job.shard}"))
+    _wrap(write, "write_tar", lambda job: job.finished() or _note(folder, f"write-{job.name}"))
+    _wrap(audit, "_audit", lambda job: _die(folder, f"audit-{job.shard}"))
+    _wrap(scan, "_summary", lambda job, *_: _die(folder, f"scan-{job.shard}"))
+    _wrap(write, "_write_members", lambda _, job, *__: _die(folder, f"write-{job.name}"))
 
 
-def _wrap(folder: Path, module: Any, name: str, label: Callable[..., str]) -> None:
+def _wrap(module: Any, name: str, before: Callable[..., Any]) -> None:
     real = getattr(module, name)
 
     def faulty(*arguments: Any) -> Any:
-        work = label(*arguments)
-        _note(folder, f"{work} {os.environ.get('SLURMD_NODENAME', socket.gethostname())} {os.getpid()}")
-        _die(folder, work)
+        before(*arguments)
         return real(*arguments)
 
     setattr(module, name, faulty)
 
 
-def _note(folder: Path, line: str) -> None:
+def _note(folder: Path, work: str) -> None:
+    node = os.environ.get("SLURMD_NODENAME", socket.gethostname())
     with (folder / "ran").open("a", encoding="ascii") as file:
-        file.write(f"{line}\n")
+        file.write(f"{work} {node} {os.getpid()}\n")
 
 
 def _die(folder: Path, work: str) -> None:
