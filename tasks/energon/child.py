@@ -69,10 +69,10 @@ def _run(command: list[str], log: Path) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Our own environment, and the same source tree as ours on the path, wherever we were started."""
+    """Our own environment, the same source tree as ours on the path wherever we were started, and no hub."""
     here = str(Path(tasks.__path__[0]).parent)
     path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
 
 
 def answer_parent(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

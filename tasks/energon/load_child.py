@@ -11,14 +11,10 @@ from megatron.energon.flavors.webdataset.sample_loader import RawSampleData
 from PIL import ImageFile
 
 from tasks.energon.child import answer_parent
-from tasks.energon.conversation import conversation_fault
+from tasks.energon.conversation import BadSampleError, conversation_fault
 from tasks.energon.stand_in import sample_class
 
 logger = logging.getLogger(__name__)
-
-
-class BadSampleError(ValueError):
-    """A sample that can be decoded, but not be trained on."""
 
 
 class Faults:
@@ -80,7 +76,7 @@ def load(request: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"sample_class": sample_class(), "keys": [], "stopped": False}
     faults = Faults()
     try:
-        for batch in _batches(request, faults):
+        for batch in epoch(request, Encoder(request["prompt"]), faults):
             answer["keys"] += batch
     except Exception as error:
         # Energon gives up after 100 faults in a row; those and the keys so far tell more than its last words.
@@ -91,13 +87,13 @@ def load(request: dict[str, Any]) -> dict[str, Any]:
     return {**answer, "faults": faults.found}
 
 
-def _batches(request: dict[str, Any], faults: Faults) -> Iterator[list[str]]:
+def epoch(request: dict[str, Any], encoder: DefaultTaskEncoder, faults: Faults) -> Iterator[Any]:
     """The loader of one epoch: the validation recipe neither repeats, nor shuffles, nor drops the last batch."""
     dataset = get_val_dataset(
         Path(request["dataset_dir"]),
         split_part=request["split"],
         batch_size=request["batch_size"],
-        task_encoder=Encoder(request["prompt"]),
+        task_encoder=encoder,
         worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0, global_error_handler=faults.record),
     )
     return iter(get_loader(dataset, watchdog_timeout_seconds=None))
