@@ -65,9 +65,9 @@ def describe_end(heading: str, sentence: str, log: Path | None, words: str) -> s
     return f"# {heading}\n\n{_plain(sentence)}{shown}\n\n{fence}text\n{words}\n{fence}\n"
 
 
-def describe_training(log: TrainingLog, global_batch_size: int, curves: str | None) -> str:
-    """Losses, speed and checkpoints; ``curves``: the plot as a data URI."""
-    parts = ["# What the training logged"]
+def describe_training(log: TrainingLog, global_batch_size: int, curves: str | None, page: Path) -> str:
+    """Losses, speed and checkpoints; ``curves``: the plot as a data URI; ``page``: where the report lies."""
+    parts = ["# What the training logged", f"Report: `{page}`"]
     if curves:
         parts.append(f"![Loss and validation loss by step]({curves})")
     parts.append(table(("", ""), _training_rows(log, global_batch_size)))

@@ -12,6 +12,7 @@ from tasks.megatron.logs import TrainingLog, logs_of, read_training_log, tail
 from tasks.megatron.plot import curves
 
 SAMPLE = Path(__file__).parent / "sample-log.txt"
+PAGE = Path("/data/reports/training/qwen/index.html")
 
 
 def test_losses_validation_speed_and_checkpoints_are_read():
@@ -40,7 +41,7 @@ def test_a_log_that_is_no_log_is_no_error(tmp_path):
     (entry,) = read_training_log([path]).iterations
     assert math.isnan(entry.loss) and entry.seconds is None
     assert TrainingLog((), (), ()).samples_per_second(512) is None
-    assert "none logged" in describe_training(TrainingLog((), (), ()), 512, None)
+    assert "none logged" in describe_training(TrainingLog((), (), ()), 512, None, PAGE)
 
 
 def test_curves_are_a_picture_that_fits_into_an_artifact():
@@ -48,8 +49,8 @@ def test_curves_are_a_picture_that_fits_into_an_artifact():
     uri = curves(log)
     picture = Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2])))
     assert picture.size == (800, 400) and len(uri) < 300_000
-    text = describe_training(log, 512, uri)
-    assert uri in text and "3.4588" in text and "Validation loss at 30" in text
+    text = describe_training(log, 512, uri, PAGE)
+    assert uri in text and str(PAGE) in text and "3.4588" in text and "Validation loss at 30" in text
     assert curves(TrainingLog((), (), ())) is None
 
 
