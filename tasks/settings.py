@@ -9,9 +9,9 @@ from tasks.plain_text import HubName, Revision
 
 
 class Settings(BaseModel):
-    """Base of all settings: frozen, and an unknown name is an error."""
+    """Base of all settings: frozen, an unknown name is an error, and errors do not show what may be a secret."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     def filled_from(self, defaults: dict[str, Any]) -> Self:
         """A copy in which fields that the caller left out take their value from ``defaults``."""
