@@ -151,7 +151,7 @@ def test_what_may_be_a_secret_is_in_no_error_of_the_job_variables(model, given):
 
 def test_what_may_be_a_secret_is_in_no_error_of_the_worker(tmp_path):
     with pytest.raises(ValidationError) as refused:
-        SlurmJobConfiguration.model_validate({"env": {"HF_TOKEN": ["hf_secret"]}})
+        SlurmJobConfiguration.model_validate({"slurm": {"setup": ["export HF_TOKEN=hf_secret\n"]}})
     assert "hf_secret" not in str(refused.value)
     with pytest.raises(SettingsError, match="HF_TOKEN=… cannot be the name") as named:
         write_environment(tmp_path, {"HF_TOKEN=hf_secret": "x"})
