@@ -79,9 +79,13 @@ def _common_faults(root: Path, job: GpuJobSettings, script: str) -> list[str]:
     faults += _faults_of_image(job.container_image)
     faults += _faults_of_mounts(mounts_of(root, job))
     if job.run_by == "launcher":
-        missing = [name for name in job.env if name not in os.environ]
-        faults += [f"env: {name} is not set where this flow runs; export it there" for name in missing]
+        faults += _faults_of_env(job)
     return faults
+
+
+def _faults_of_env(job: GpuJobSettings) -> list[str]:
+    missing = [name for name in job.env if name not in os.environ]
+    return [f"env: {name} is not set where this flow runs; export it there" for name in missing]
 
 
 def _faults_of_image(image: str) -> list[str]:
@@ -126,11 +130,11 @@ def _faults_of_allocation(job: GpuJobSettings) -> list[str]:
     here = f"an allocation of {job.nodes} nodes with {job.gpus_per_node} GPUs each: start it in the Slurm pool"
     if "SLURM_JOB_ID" not in os.environ:
         return [f"run_by is allocation, but this is no Slurm job; it needs {here}"]
-    faults = []
+    faults = _faults_of_env(job)
     nodes, gpus = os.environ.get("SLURM_JOB_NUM_NODES", "1"), os.environ.get("SLURM_GPUS_ON_NODE", "0")
     if nodes != str(job.nodes):
         faults.append(f"this Slurm job has {nodes} nodes; it needs {here}")
-    if gpus != str(job.gpus_per_node):
+    if job.gpu_resource_request and gpus != str(job.gpus_per_node):
         faults.append(f"this Slurm job has {gpus} GPUs on its node; it needs {here}")
     return faults
 

@@ -73,6 +73,8 @@ def _execution_arguments(job: GpuJobSettings, mounts: tuple[Mount, ...]) -> tupl
     arguments += ["--account", job.account, "--partition", job.partition, "--container-image", job.container_image]
     if job.time_limit:
         arguments += ["--time", job.time_limit]
+    if not job.gpu_resource_request:
+        arguments.append("--no-gpu-resource-request")
     for mount in mounts:
         arguments += ["--mount", str(mount)]
     for name in job.env:

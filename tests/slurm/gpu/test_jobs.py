@@ -56,6 +56,8 @@ def test_dry_run_renders_and_submits_nothing(place, slurm):
     assert "#SBATCH --gpus-per-node=8" in text and "run_conversion.py import --device gpu" in text
     text = dry_run(render_training(place / "root", training_settings(place)), place / "launch")
     assert "run_recipe.py --recipe qwen35_vl_35b_a3b_pretrain_mock_config" in text
+    unasked = render_training(place / "root", training_settings(place, gpu_resource_request=False))
+    assert "gpus-per-node=" not in dry_run(unasked, place / "launch")
     assert slurm.job_ids() == before
 
 
