@@ -54,12 +54,20 @@ def check_training(root: Path, training: TrainingSettings, train_samples: int, v
     _raise(faults)
 
 
+def check_pipeline(root: Path, checkpoint: CheckpointSettings, training: TrainingSettings) -> None:
+    """What can be said of both jobs before there is a dataset. Raises SettingsError: the preparation takes days."""
+    faults = _faults_of_root(root) + faults_of_topology(import_topology(checkpoint), gpus_of(checkpoint))
+    if topology := training_topology(training):
+        faults += faults_of_topology(topology, gpus_of(training))
+        faults += faults_of_batches(training, topology, gpus_of(training))
+    _raise(faults)
+
+
 def check_launch(job: GpuJobSettings) -> None:
     """Whether this process can launch the job at all. Raises SettingsError."""
     wanted = SLURM_COMMANDS if job.run_by == "launcher" else ("srun",)
     faults = [f"{name} is not on the PATH: run this flow where Slurm's commands are" for name in wanted if _no(name)]
-    if job.run_by == "allocation":
-        faults += _faults_of_allocation(job)
+    faults += _faults_of_allocation(job) if job.run_by == "allocation" else _faults_of_waiting()
     _raise(faults)
 
 
@@ -69,11 +77,7 @@ def gpus_of(job: GpuJobSettings) -> int:
 
 
 def _common_faults(root: Path, job: GpuJobSettings, script: str) -> list[str]:
-    faults = []
-    try:
-        plain_path(root)
-    except ValueError as error:
-        faults.append(f"root: {error}")
+    faults = _faults_of_root(root)
     if not (job.bridge_dir / script).is_file():
         faults.append(f"bridge_dir {job.bridge_dir} holds no {script}: name a checkout of Megatron-Bridge")
     faults += _faults_of_image(job.container_image)
@@ -81,6 +85,14 @@ def _common_faults(root: Path, job: GpuJobSettings, script: str) -> list[str]:
     if job.run_by == "launcher":
         faults += _faults_of_env(job)
     return faults
+
+
+def _faults_of_root(root: Path) -> list[str]:
+    try:
+        plain_path(root)
+    except ValueError as error:
+        return [f"root: {error}"]
+    return []
 
 
 def _faults_of_env(job: GpuJobSettings) -> list[str]:
@@ -124,6 +136,17 @@ def _faults_of_samples(dataset: Path, training: TrainingSettings, train: int, va
     if training.do_validation and not val:
         faults.append(f"{dataset} has no val samples: set do_validation to false, or convert with another fraction")
     return faults
+
+
+def _faults_of_waiting() -> list[str]:
+    """A flow that only follows a job needs no GPU, and must not keep any from that job."""
+    held = os.environ.get("SLURM_GPUS_ON_NODE", "0") if "SLURM_JOB_ID" in os.environ else "0"
+    if held in {"", "0"}:
+        return []
+    return [
+        f"run_by is launcher, but this flow's own Slurm job holds {held} GPUs while it would wait for another job: "
+        "start the deployment on a pool without GPUs (local), or set run_by to allocation"
+    ]
 
 
 def _faults_of_allocation(job: GpuJobSettings) -> list[str]:
