@@ -14,7 +14,7 @@ from tasks.megatron import slurm
 from tasks.megatron.checks import check_launch
 from tasks.megatron.describe import describe_end, describe_submission
 from tasks.megatron.follow import check_end, last_words, step_logs
-from tasks.megatron.launch import read_record, settle
+from tasks.megatron.launch import found_again, read_record, settle
 from tasks.megatron.logs import logs_of
 from tasks.megatron.render import Submission
 from tasks.megatron.settings import CheckpointSettings, TrainingSettings
@@ -78,7 +78,7 @@ def cancel_with_flow(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any])
     parameter, model = _SETTINGS[flow.name]
     settings = model.model_validate(flow_run.parameters[parameter])
     folder = DataRoot(Path(flow_run.parameters["root"])).launch(flow.name, settings.name)
-    if record := read_record(folder):
+    if record := read_record(folder) or found_again(folder):
         slurm.cancel(record.job_id)
         settle(folder)
         flow_run_logger(flow_run).info("cancelled Slurm job %d", record.job_id)

@@ -27,6 +27,8 @@ def main() -> None:
     if options.submission_dry_run:
         print(script)
         return
+    while behaviour.wanted("submit") == "wait":
+        time.sleep(0.1)
     path = HERE / f"{command}.sbatch"
     path.write_text(script)
     submitted = subprocess.run(["sbatch", "--requeue", "--parsable", path], stdout=subprocess.PIPE, text=True)
