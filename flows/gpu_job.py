@@ -42,7 +42,7 @@ def run_job(
 
     Raises SettingsError if it cannot be launched from here, PipelineError if it does not end well.
     """
-    check_launch(submission.job)
+    check_launch(submission.job, submission.mounts)
     if submission.job.run_by == "allocation":
         try:
             run_task(run_in_allocation_task, submission, folder)
