@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from prefect import flow
+from prefect import flow, get_run_logger
 from prefect.artifacts import create_table_artifact
 
 from flows.program import run_program
@@ -39,6 +39,8 @@ def _processed(dataset_dir: Path, check: CheckSettings) -> ProcessorSummary | No
     if processed:
         description = f"Batches through {check.processor}"
         create_table_artifact(table_rows(processed), key="processor-check", description=description)
+        for told in processed.refused:
+            get_run_logger().warning("training will skip %s", told)
     return processed
 
 

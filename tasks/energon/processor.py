@@ -44,11 +44,15 @@ class ProcessedBatch(BaseModel):
 
 
 class ProcessorSummary(BaseModel):
-    """The batches that went through the processor. ``unchanged``: the very same did so before."""
+    """The batches that went through the processor. ``unchanged``: the very same did so before.
+
+    ``refused``: samples among them that training will skip, since the processor does not take their pictures.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     batches: tuple[ProcessedBatch, ...]
+    refused: tuple[str, ...] = ()
     unchanged: bool
 
 
@@ -139,7 +143,8 @@ def _process(dataset_dir: Path, manifest: Manifest, check: CheckSettings, folder
     if faults := answer["faults"]:
         told = "; ".join(_told(dataset_dir, manifest, faults[:NAMED_FAULTS]))
         raise DatasetError(f"{dataset_dir}: {len(faults)} samples are not fit for the processor: {told}. See {log}")
-    done = work.model_copy(update={"counts": {"batches": answer["batches"]}})
+    refused = _told(dataset_dir, manifest, answer["refused_pictures"])
+    done = work.model_copy(update={"counts": {"batches": answer["batches"], "refused": refused}})
     done.write(receipt)
     note_timing(dataset_dir / PREPARE, work.stage, time.monotonic() - started, {"batches": len(answer["batches"])})
     return done

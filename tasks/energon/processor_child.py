@@ -8,7 +8,7 @@ from typing import Any
 from tasks.energon.child import answer_parent
 from tasks.energon.conversation import BadSampleError
 from tasks.energon.load_child import Encoder, Faults, epoch
-from tasks.energon.qwen_vl import Batch, QwenProcessor, Row, collate, encode, load_processor
+from tasks.energon.qwen_vl import Batch, PictureError, QwenProcessor, Row, collate, encode, load_processor
 from tasks.energon.stand_in import sample_class
 
 
@@ -24,28 +24,31 @@ class WholeEncoder(Encoder):
 def process(request: dict[str, Any]) -> dict[str, Any]:
     """Shapes and selected tokens of the first ``batches`` of each of ``splits``, ``batch_size`` samples each.
 
-    ``processor`` is a folder; one that is of no use gives ``refused``, a sentence.
+    ``processor`` is a folder; one that is of no use gives ``refused``, a sentence. ``refused_pictures`` are those that
+    training will skip.
     """
     try:
         processor = load_processor(Path(request["processor"]))
     except (OSError, ValueError, ImportError) as error:
         return {"refused": " ".join(str(error).split())}
     sample_class()
-    faults = Faults()
+    faults, refused = Faults(), Faults()
     shapes = []
     for split in request["splits"]:
         loader = epoch({**request, "split": split}, WholeEncoder(request["prompt"]), faults)
         for samples in itertools.islice(loader, request["batches"]):
-            if rows := _rows(processor, samples, faults):
+            if rows := _rows(processor, samples, faults, refused):
                 shapes.append({"split": split, **_shapes(collate(processor, rows))})
-    return {"batches": shapes, "faults": faults.found}
+    return {"batches": shapes, "faults": faults.found, "refused_pictures": refused.found}
 
 
-def _rows(processor: QwenProcessor, samples: list[Any], faults: Faults) -> list[Row]:
+def _rows(processor: QwenProcessor, samples: list[Any], faults: Faults, refused: Faults) -> list[Row]:
     rows = []
     for sample in samples:
         try:
             rows.append(encode(processor, sample.imgs, _turns(sample.conversation)))
+        except PictureError as error:
+            refused.record(error, sample, None)
         except BadSampleError as error:
             faults.record(error, sample, None)
     return rows

@@ -38,6 +38,10 @@ _GENERATION_BLOCK = re.compile(r"\{%-?\s*generation\s*-?%\}")
 _EMPTY_THOUGHTS = re.compile(r"<think>\s*</think>")
 
 
+class PictureError(BadSampleError):
+    """A picture that the processor refuses: in training, the loader goes on with the next sample."""
+
+
 @dataclass(frozen=True)
 class QwenProcessor:
     """The two parts of a Qwen VL processor, the token of a picture, and those that never count for the loss."""
@@ -88,7 +92,7 @@ def encode(processor: QwenProcessor, image: torch.Tensor, turns: list[dict[str, 
     """Tokens, loss mask and patches of one sample.
 
     ``image``: float32 RGB of shape (3, height, width) in [0, 1]; ``turns``: of the user, then of the assistant.
-    Raises BadSampleError if the mask selects anything but the caption, or the picture cannot be cut into patches.
+    Raises BadSampleError if the mask selects anything but the caption, PictureError if the picture cannot be cut.
     """
     pixels, grid = _patches(processor, image)
     ids, selected = _tokens(processor, turns)
@@ -134,7 +138,7 @@ def _patches(processor: QwenProcessor, image: torch.Tensor) -> tuple[torch.Tenso
         picture = picture.resize((width, height))
         found = processor.image_processor(images=[picture], size=PIXELS, return_tensors="pt")
     except ValueError as error:
-        raise BadSampleError(f"the picture of {picture.width} x {picture.height} cannot be used: {error}") from error
+        raise PictureError(f"the picture of {picture.width} x {picture.height} is refused: {error}") from None
     return found["pixel_values"], found["image_grid_thw"]
 
 

@@ -1,21 +1,35 @@
 """Batches of a dataset, through the real Energon and then a Qwen VL processor, offline."""
 
 import importlib.util
+import io
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
+from PIL import Image
 
 from flows.check import check_dataset
+from tasks.energon.index import index_dataset
 from tasks.energon.processor import check_processor, processor_folder, table_rows
 from tasks.errors import DatasetError, SettingsError
 from tasks.settings import CheckSettings
-from tests.tasks.energon.dataset import uid
+from tests.tasks.energon.dataset import make_dataset, sample, samples, uid
 from tests.tasks.energon.qwen import WITHOUT_MARKERS, make_processor
 
 MODEL, COMMIT = "Qwen/Qwen3.6-35B-A3B", "995ad96eacd98c81ed38be0c5b274b04031597b0"
+
+
+@pytest.fixture(scope="module")
+def indexed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train samples 0 to 3, the last one a picture that no Qwen VL model takes, and val samples 5 and 6."""
+    file = io.BytesIO()
+    Image.new("RGB", (510, 2)).save(file, "JPEG")
+    train = [*samples(range(3)), *sample(3, file.getvalue())]
+    folder = make_dataset(tmp_path_factory.mktemp("indexed") / "energon", train_0=train, val_0=samples(range(5, 7)))
+    index_dataset(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +50,16 @@ def no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_check_tells_shapes_and_selected_tokens_of_both_splits(indexed: Path, processor: Path) -> None:
     check = CheckSettings(processor=str(processor), processor_batches=2, processor_batch_size=2)
     summary = check_dataset(indexed, check)
-    assert [load.samples for load in summary.loaded] == [5, 2]
+    assert [load.samples for load in summary.loaded] == [4, 2]
     assert summary.processed is not None
-    assert [batch.split for batch in summary.processed.batches] == ["train", "train", "val"]
-    for batch in summary.processed.batches:
-        assert (batch.input_ids, batch.pixel_values) == ((2, 384), (1728, 1536))
-        assert batch.image_grid_thw == ((1, 24, 36), (1, 24, 36)) and all(0 < count < 20 for count in batch.selected)
+    batches = summary.processed.batches
+    assert [(batch.split, batch.input_ids[0]) for batch in batches] == [("train", 2), ("train", 1), ("val", 2)]
+    for batch in batches:
+        rows = batch.input_ids[0]
+        assert (batch.input_ids, batch.pixel_values) == ((rows, 384), (864 * rows, 1536))
+        assert batch.image_grid_thw == ((1, 24, 36),) * rows and all(0 < count < 20 for count in batch.selected)
+    (refused,) = summary.processed.refused
+    assert refused.startswith(f"{uid(3)} in train-shard-000000.tar: the picture of 510 x 2 is refused")
     assert table_rows(summary.processed)[0]["token ids"] == "[2, 384]"
     receipt = (indexed / ".prepare/process-receipt.json").read_text()
     assert json.loads(receipt)["counts"]["batches"][0]["input_ids"] == [2, 384] and str(processor) not in receipt

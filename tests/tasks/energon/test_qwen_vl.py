@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tasks.energon.conversation import BadSampleError
-from tasks.energon.qwen_vl import QwenProcessor, collate, encode, load_processor
+from tasks.energon.qwen_vl import PictureError, QwenProcessor, collate, encode, load_processor
 from tests.tasks.energon.dataset import conversation
 from tests.tasks.energon.qwen import (
     ALL_GENERATED,
@@ -105,7 +105,7 @@ def test_caption_that_is_not_in_composed_form_is_still_the_caption(processor):
 
 
 def test_picture_that_is_too_flat_for_the_model_is_refused(processor):
-    with pytest.raises(BadSampleError, match="the picture of 510 x 2 cannot be used: absolute aspect ratio"):
+    with pytest.raises(PictureError, match="the picture of 510 x 2 is refused: absolute aspect ratio"):
         encode(processor, torch.zeros(3, 2, 510), turns())
 
 
