@@ -160,6 +160,7 @@ def _request(dataset_dir: Path, manifest: Manifest, check: CheckSettings, folder
         "dataset_dir": str(dataset_dir.absolute()),
         "splits": [split for split in SPLITS if manifest.samples_of(split)],
         "batch_size": check.processor_batch_size,
+        "workers": 1,
         "batches": check.processor_batches,
         "prompt": manifest.adaptation.prompt,
         "processor": str(folder),
