@@ -16,7 +16,7 @@ _TOLD = {"recipe", "mode", "hf_model", "hf_revision", "max_steps", "global_batch
 
 def keep_log(path: Path, training: TrainingSettings, logs: Iterable[Path]) -> TrainingLog:
     """Add what a job logged to the file at ``path``; gives the whole."""
-    log = _continued(read_history(path), read_training_log(logs))
+    log = read_history(path).followed_by(read_training_log(logs))
     write_json(path, {"name": training.name, "settings": training.model_dump(mode="json", include=_TOLD), **_json(log)})
     return log
 
@@ -30,18 +30,6 @@ def read_history(path: Path) -> TrainingLog:
         return TrainingLog(tuple(Iteration(**row) for row in rows), validation, tuple(kept["checkpoints"]))
     except (OSError, ValueError, KeyError, TypeError):
         return TrainingLog((), (), ())
-
-
-def _continued(old: TrainingLog, new: TrainingLog) -> TrainingLog:
-    """``old`` up to where ``new`` begins, then ``new``: steps that a job did again count as it logged them."""
-    if not new.iterations:
-        return old
-    start = new.iterations[0].step
-    return TrainingLog(
-        (*(entry for entry in old.iterations if entry.step < start), *new.iterations),
-        (*(pair for pair in old.validation if pair[0] < start), *new.validation),
-        (*(step for step in old.checkpoints if step < start), *new.checkpoints),
-    )
 
 
 def _json(log: TrainingLog) -> dict[str, Any]:

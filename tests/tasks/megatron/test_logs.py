@@ -31,7 +31,10 @@ def test_steps_that_a_resumed_job_repeats_count_once(tmp_path):
     line = " iteration {:8d}/    1000 | elapsed time per iteration (ms): 1000.0 | lm loss: {:.6E} |\n"
     (tmp_path / "a").write_text("".join(line.format(step, 4.0) for step in (10, 20, 30)))
     (tmp_path / "b").write_text("".join(line.format(step, 3.0) for step in (20, 30, 40)))
+    (tmp_path / "c").write_text(line.format(10, 5.0))
     log = read_training_log([tmp_path / "a", tmp_path / "b"])
+    # A job that Slurm requeued began again: what it had logged before no longer counts.
+    assert [entry.step for entry in read_training_log([tmp_path / "a", tmp_path / "c"]).iterations] == [10]
     assert [(entry.step, entry.loss) for entry in log.iterations] == [(10, 4.0), (20, 3.0), (30, 3.0), (40, 3.0)]
 
 
