@@ -64,7 +64,7 @@ def _jpeg(picture: Image.Image, longest: int, rng: np.random.Generator) -> bytes
 def write_shards(folder: Path, shards: int, samples: int, longest: int = 512, different: int = DIFFERENT_JPEGS) -> None:
     """Write ``shards`` raw shards of ``samples`` samples each, with stats, as img2dataset does."""
     folder.mkdir(parents=True, exist_ok=True)
-    pool = jpegs(different, longest, np.random.default_rng(SEED))
+    pool = jpegs(min(different, shards * samples), longest, np.random.default_rng(SEED))
     for shard in range(shards):
         with tarfile.open(folder / f"{shard:08d}.tar", "w", format=tarfile.GNU_FORMAT) as tar:
             for name, data in members(shard, samples, pool):
