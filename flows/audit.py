@@ -1,6 +1,7 @@
 """audit-download: hold every raw shard against its stats, and the totals against the gate."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 from prefect import flow, get_run_logger
@@ -8,13 +9,14 @@ from prefect import flow, get_run_logger
 from deployments.dask import task_runner, worker_count
 from deployments.profiles import ClusterProfile, load_profile
 from flows.program import run_program
+from tasks.alone import alone
 from tasks.audit.gate import add_up, check_gate, shard_names
 from tasks.audit.models import AuditJob, AuditTotals, Finding, ShardAudit
 from tasks.audit.task import audit_one_shard
 from tasks.caching import stored_in
 from tasks.errors import PipelineError, SettingsError
 from tasks.fanout import jobs_in_flight, run_each
-from tasks.files import remove_leftovers, write_json
+from tasks.files import write_json
 from tasks.fingerprints import Verify
 from tasks.layout import absolute, default_audit_dir
 from tasks.progress import show_table, with_progress
@@ -51,14 +53,14 @@ def audit_download(
         )
     profile = load_profile(cluster)
     shards, foreign = shard_names(shards_dir)
-    remove_leftovers(audit_dir)
     jobs = [
         AuditJob(
             shards_dir=shards_dir, audit_dir=audit_dir, shard=shard, metadata_sha256=metadata_sha256, verify=verify
         )
         for shard in shards
     ]
-    with timed(audit_dir, "audit"):
+    # Two datasets of one root audit the same shards: nobody is kept out where nothing is left to do.
+    with nullcontext() if _all_done(jobs) else alone(audit_dir, "audit", shards_dir):
         audits = list(_run(jobs, profile, audit_dir))
     totals = add_up(audits, foreign)
     write_json(audit_dir / "totals.json", totals.model_dump(mode="json"))
@@ -70,10 +72,17 @@ def audit_download(
     return totals
 
 
+def _all_done(jobs: list[AuditJob]) -> bool:
+    try:
+        return all(job.is_done() for job in jobs)
+    except OSError:  # the audit of that shard tells
+        return False
+
+
 def _run(jobs: list[AuditJob], profile: ClusterProfile, audit_dir: Path) -> Iterator[ShardAudit]:
     """Audit all shards; their receipts are what counts, in the shards' order."""
     errors: dict[str, BaseException] = {}
-    with task_runner(profile) as runner:
+    with timed(audit_dir, "audit"), task_runner(profile) as runner:
         task = stored_in(audit_one_shard, audit_dir / "results")
         outcomes = run_each(runner, task, jobs, jobs_in_flight(worker_count(profile)))
         for outcome in with_progress(outcomes, "audit-progress", len(jobs), "shards"):

@@ -28,7 +28,7 @@ class Conversion:
     """The conversion of the raw tars in ``source_dir`` into the dataset in ``dataset_dir``.
 
     ``audit_dir``: where the audit keeps its indexes, if there was one. Creating it checks everything that can
-    be checked without reading a sample; raises SettingsError, ShardError or PlanError.
+    be checked without reading a sample, and writes nothing; raises SettingsError, ShardError or PlanError.
     """
 
     source_dir: Path
@@ -44,12 +44,15 @@ class Conversion:
         self.tars = list_raw_tars(self.source_dir)
         self.byte_settings = byte_settings(self.settings, self.excluded)
         check_output_folder(self.source_dir, self.dataset_dir, self.byte_settings, self._fingerprints_of_tars())
-        remove_leftovers(self.dataset_dir)
 
     @cached_property
     def folder(self) -> PrepareFolder:
         """The dataset's ``.prepare`` folder."""
         return PrepareFolder(dataset_dir=self.dataset_dir)
+
+    def clean_up(self) -> None:
+        """Remove what a killed conversion left half written; only its one writer may."""
+        remove_leftovers(self.dataset_dir)
 
     def scan_jobs(self) -> Iterator[ScanJob]:
         """Raw tars in order, until those that are scanned give enough samples.
