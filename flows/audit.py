@@ -15,6 +15,7 @@ from tasks.audit.models import AuditJob, AuditTotals, Finding, ShardAudit
 from tasks.audit.task import audit_one_shard
 from tasks.caching import stored_in
 from tasks.errors import PipelineError, SettingsError
+from tasks.failure_note import failure_noted
 from tasks.fanout import jobs_in_flight, run_each
 from tasks.files import write_json
 from tasks.fingerprints import Verify
@@ -68,7 +69,8 @@ def audit_download(
     write_json(audit_dir / "findings.json", [finding.model_dump(mode="json") for finding in findings])
     _say(totals)
     _show(audits, totals)
-    check_gate(totals, gate, findings)
+    with failure_noted(audit_dir, "audit"):
+        check_gate(totals, gate, findings)
     return totals
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.errors import BusyError
+from tasks.failure_note import failure_noted
 from tasks.files import write_json
 from tasks.locks import exclusive
 
@@ -69,7 +70,7 @@ def one_writer(
 
     ``place`` is what the message names (``folder`` itself by default), ``run`` the flow run's name, ``patience`` how
     many seconds a holder that is about to end is waited for. The note of a dead holder is taken over, which
-    ``warn`` tells. Raises BusyError that names the holder.
+    ``warn`` tells. Why the block fails is noted in the folder. Raises BusyError that names the holder.
     """
     note = folder / NOTE
     with contextlib.ExitStack() as stack:
@@ -82,7 +83,19 @@ def one_writer(
         write_json(note, _myself(what, run).model_dump())
         stack.callback(note.unlink, missing_ok=True)
         stack.enter_context(_heartbeat(note))
+        stack.enter_context(failure_noted(folder, what))
         yield
+
+
+def holder_of(folder: Path) -> tuple[Holder, bool] | None:
+    """Who holds ``folder`` by its note, and whether that seems alive; only looks, and tries no lock."""
+    note = folder / NOTE
+    holder, touched = _read(note), _touched(note)
+    if holder is None or touched is None:
+        return None
+    if holder.host == socket.gethostname() and not Path(f"/proc/{holder.pid}").exists():
+        return holder, False
+    return holder, time.time() - touched / 1e9 < SILENT_SECONDS
 
 
 _WAIT = "Wait for it or end it; starting again then goes on."
@@ -159,7 +172,7 @@ def _touched(note: Path) -> int | None:
     try:
         with note.open() as file:
             return os.fstat(file.fileno()).st_mtime_ns
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
