@@ -45,14 +45,22 @@ def read_plan(folder: PrepareFolder) -> Plan | None:
 
 
 def read_samples(folder: PrepareFolder, tar: PlannedTar) -> pa.Table:
-    """The samples of one output tar, in order, with the raw tar that each comes from."""
-    return pq.ParquetFile(folder.samples).read_row_group(tar.row_group)
+    """The samples of one output tar, in order, with the raw tar that each comes from.
+
+    Raises PlanError if they cannot be read.
+    """
+    try:
+        return pq.ParquetFile(folder.samples, page_checksum_verification=True).read_row_group(tar.row_group)
+    except (pa.ArrowException, OSError) as error:
+        raise PlanError(
+            f"{folder.samples} cannot be read: {error}; start the conversion again: it writes the plan anew"
+        ) from None
 
 
 def _write_samples(path: Path, names: Array, plan: Plan, decision: Decision, placement: Placement) -> None:
     samples = decision.table.select(_SAMPLE_COLUMNS)
     schema = pa.schema([("raw_tar", pa.string()), *samples.schema])
-    with atomic_file(path) as file, pq.ParquetWriter(file, schema) as writer:
+    with atomic_file(path) as file, pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
         for rows in _rows_of_tars(plan, placement):
             shards = pa.array(names[decision.shard[rows]].tolist(), pa.string())
             writer.write_table(pa.table([shards, *samples.take(rows).columns], schema=schema), row_group_size=len(rows))
