@@ -34,6 +34,9 @@ class ClusterProfile(Settings):
 
     name: str = Field(description="Name of the profile.")
     dask: Annotated[LocalDask | AddressDask, Field(discriminator="kind")] = LocalDask()
+    task_runs: Positive = Field(
+        2000, description="Most task runs of a stage; of more shards or tars, each task run takes several in a row."
+    )
     slurm: JobVariables = Field(JobVariables(), description="Defaults of the job variables of its Slurm work pool.")
 
 

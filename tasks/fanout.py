@@ -9,7 +9,7 @@ at once (Dask computes held results again when their worker dies).
 import queue
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 from uuid import UUID
 
 import httpx
@@ -21,8 +21,10 @@ from prefect.states import Crashed
 from prefect.task_runners import TaskRunner
 
 from tasks.errors import PipelineError
+from tasks.groups import Group, GroupError, ShardJob, in_groups
 
 Job = TypeVar("Job")
+OneJob = TypeVar("OneJob", bound=ShardJob)
 
 LOST_ATTEMPTS = 2
 """How often a job is submitted before it counts as failed because its workers die (see allowed-failures too)."""
@@ -63,6 +65,24 @@ def run_each(runner: TaskRunner[Any], task: Task[..., Any], jobs: Iterable[Job],
             yield outcome
 
 
+def run_in_groups(
+    runner: TaskRunner[Any], task: Task[..., Any], jobs: Iterable[OneJob], window: int, size: int
+) -> Iterator[Outcome[OneJob]]:
+    """Run ``task(job=group)`` for groups of ``size`` jobs, at most ``window`` groups at a time; an outcome a job.
+
+    A group that Dask lost goes on in halves, so that a job which kills its worker every time ends up alone.
+    """
+    for outcome in run_each(runner, task, in_groups(jobs, size), window):
+        for job in outcome.job.jobs:
+            yield Outcome(job, error=_error_of(job, outcome.error))
+
+
+def _error_of(job: ShardJob, error: BaseException | None) -> BaseException | None:
+    if not isinstance(error, GroupError):
+        return error
+    return PipelineError(error.failures[job.name]) if job.name in error.failures else None
+
+
 class _Flight(Generic[Job]):
     """The jobs in flight."""
 
@@ -100,6 +120,11 @@ class _Flight(Generic[Job]):
     def _lost(self, run_id: UUID, job: Job, attempt: int, status: str) -> Outcome[Job] | None:
         message = f"Dask gave up on this task run ({status}): its worker died, attempt {attempt} of {LOST_ATTEMPTS}"
         _report_crashed(run_id, message)
+        if isinstance(job, Group) and (halves := job.halves()):
+            get_run_logger().warning("%s: Dask gave up on them (%s): a worker died; they go on in halves", job, status)
+            for half in halves:
+                self.submit(cast(Job, half), attempt=1)
+            return None
         if attempt < LOST_ATTEMPTS:
             get_run_logger().warning("%s: %s", job, message)
             self.submit(job, attempt + 1)

@@ -43,3 +43,8 @@ def in_words(error: OSError) -> PipelineError | None:
     if number in _PASSING:
         return TransientError(f"{what}: {_PASSING[number]} ({error.strerror}). Look at the storage, {_GO_ON}")
     return None
+
+
+def spoken(error: Exception) -> Exception:
+    """The error in words if it is one of storage, else itself."""
+    return (isinstance(error, OSError) and in_words(error)) or error

@@ -9,14 +9,14 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
 from deployments.dask import task_runner
 from deployments.profiles import ClusterProfile, LocalDask
-from tasks.fanout import Outcome, run_each
-from tests.worker_loss import DyingJob, dying
+from tasks.fanout import Outcome, run_each, run_in_groups
+from tests.worker_loss import DyingJob, dying, dying_groups
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
-def run(jobs: list[DyingJob], workers: int = 2) -> tuple[dict[int, Outcome[DyingJob]], dict[str, str]]:
-    """Outcomes by job number, and the last state of each task run by name."""
+def run(jobs: list[DyingJob], workers: int = 2, size: int = 0) -> tuple[dict[int, Outcome[DyingJob]], dict[str, str]]:
+    """Outcomes by job number, and the last state of each task run by name. ``size``: of groups, if there are any."""
     profile = ClusterProfile(name="test", dask=LocalDask(workers=workers))
 
     @flow(name="worker-loss")
@@ -24,7 +24,9 @@ def run(jobs: list[DyingJob], workers: int = 2) -> tuple[dict[int, Outcome[Dying
         from prefect.runtime import flow_run
 
         with task_runner(profile) as runner:
-            return str(flow_run.id), list(run_each(runner, dying, jobs, window=4))
+            alone = run_each(runner, dying, jobs, window=4)
+            together = run_in_groups(runner, dying_groups, jobs, 4, size)
+            return str(flow_run.id), list(together if size else alone)
 
     flow_run_id, outcomes = losing()
     with get_client(sync_client=True) as client:
@@ -63,3 +65,15 @@ def test_fault_of_the_program_is_the_outcome_of_its_job_alone(tmp_path):
     assert states == {"dying-0": "Failed", "dying-1": "Completed"}
     ran = Counter((tmp_path / "ran").read_text(encoding="ascii").split())
     assert ran == {"0": 1, "1": 1}
+
+
+def test_job_of_a_group_that_kills_its_worker_every_time_is_set_apart_and_its_neighbours_finish(tmp_path):
+    jobs = [DyingJob(number=n, folder=tmp_path, way="killed always" if n == 2 else "well") for n in range(4)]
+    outcomes, states = run(jobs, size=2)
+    assert {n for n, outcome in outcomes.items() if outcome.error is not None} == {2}
+    assert "job 2" in str(outcomes[2].error) and "worker died" in str(outcomes[2].error)
+    ran = Counter((tmp_path / "ran").read_text(encoding="ascii").split())
+    assert (ran["0"], ran["1"], ran["3"]) == (1, 1, 1)
+    # A run whose worker died before it told the API of itself is not known there.
+    assert {"dying-0..1", "dying-3"} <= states.keys() <= {"dying-0..1", "dying-2..3", "dying-2", "dying-3"}
+    assert "Running" not in states.values()

@@ -9,6 +9,8 @@ from typing import Literal
 from prefect import task
 from pydantic import BaseModel, ConfigDict
 
+from tasks.groups import Group, do_each
+
 Way = Literal["well", "killed once", "killed always", "os._exit", "sys.exit", "raises"]
 
 
@@ -20,6 +22,11 @@ class DyingJob(BaseModel):
     number: int
     folder: Path
     way: Way = "well"
+
+    @property
+    def name(self) -> str:
+        """For the task run's name."""
+        return str(self.number)
 
     def __str__(self) -> str:
         return f"job {self.number}"
@@ -41,3 +48,14 @@ def dying(job: DyingJob) -> int:
     if job.way == "raises":
         raise ValueError("a fault of the program")
     return job.number
+
+
+@task(name="dying-groups", task_run_name="dying-{job.name}", persist_result=False)
+def dying_groups(job: Group[DyingJob]) -> int:
+    """Do the work of all jobs of a group; a job that is done before is left alone."""
+    return do_each(job, lambda one: (one.folder / f"done-{one.number}").exists() or _do_once(one))
+
+
+def _do_once(job: DyingJob) -> None:
+    dying.fn(job)
+    (job.folder / f"done-{job.number}").touch()

@@ -17,7 +17,8 @@ from tasks.convert.plan_files import read_plan, write_plan
 from tasks.convert.scan import read_scan
 from tasks.errors import PipelineError, PlanError, ShardError
 from tasks.files import remove_leftovers, write_json
-from tasks.fingerprints import Fingerprint, Verify
+from tasks.fingerprints import Fingerprints, Verify
+from tasks.groups import finished_by_notes, look_up
 from tasks.raw_tar import list_raw_tars
 from tasks.settings import ConvertSettings
 from tasks.shard_index import ShardIndexes
@@ -38,12 +39,15 @@ class Conversion:
     verify: Verify = "changed"
     scanned: dict[str, ScanSummary] = field(default_factory=dict)
     failed: dict[str, BaseException] = field(default_factory=dict)
+    _row: list[ScanSummary] = field(default_factory=list, init=False)
+    _usable: int = field(default=0, init=False)
+    _rejected: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.excluded = read_excluded(self.settings.exclude_uids)
         self.tars = list_raw_tars(self.source_dir)
         self.byte_settings = byte_settings(self.settings, self.excluded)
-        check_output_folder(self.source_dir, self.dataset_dir, self.byte_settings, self._fingerprints_of_tars())
+        self._check_output_folder()
 
     @cached_property
     def folder(self) -> PrepareFolder:
@@ -54,6 +58,13 @@ class Conversion:
         """Remove what a killed conversion left half written; only its one writer may."""
         remove_leftovers(self.dataset_dir)
 
+    def look_up_scans(self, task_runs: int) -> int:
+        """Take note of scans that receipts tell of (see tasks/groups.py); returns how many tars are left."""
+        for job, summary in look_up(map(self._scan_job, self.tars), task_runs):
+            if summary is not None:
+                self.scanned[job.shard] = summary
+        return len(self.tars) - len(self.scanned)
+
     def scan_jobs(self) -> Iterator[ScanJob]:
         """Raw tars in order, until those that are scanned give enough samples.
 
@@ -62,11 +73,12 @@ class Conversion:
         for tar in self.tars:
             if self.enough():
                 return
-            yield self._scan_job(tar)
+            if tar.stem not in self.scanned:
+                yield self._scan_job(tar)
 
     def scan_ended(self, job: ScanJob, error: BaseException | None) -> None:
         """Take note that a scan is over; a tar that is damaged is only an error if the plan needs it."""
-        summary = job.finished()
+        summary = finished_by_notes(job) or job.finished()
         if summary is not None:
             self.scanned[job.shard] = summary
         else:
@@ -75,13 +87,17 @@ class Conversion:
     def enough(self) -> bool:
         """Whether the unbroken row of scanned tars from the first on holds ``maximum_samples`` samples."""
         maximum = self.settings.maximum_samples
+        if maximum is None:
+            return False
         done = self._first_scanned()
-        if maximum is None or sum(summary.usable for summary in done) < maximum:
+        if self._usable < maximum + self._rejected:
             return False
         try:
-            return decide(self._read(done), maximum, self.excluded).reached
+            decision = decide(self._read(done), maximum, self.excluded)
         except ShardError:
             return True  # a damaged tar is in the way: scanning on will not mend it
+        self._rejected = self._usable - int(decision.emitted.sum())
+        return decision.reached
 
     def plan(self) -> Plan:
         """Decide on every sample, and write that down.
@@ -112,7 +128,6 @@ class Conversion:
                 dataset_dir=self.dataset_dir,
                 filename=tar.filename,
                 plan_identity=plan.identity,
-                verify=self.verify,
             )
             for tar in plan.tars
         ]
@@ -135,12 +150,12 @@ class Conversion:
 
     def _first_scanned(self) -> list[ScanSummary]:
         """Summaries of the scanned tars, from the first tar up to the first that has none."""
-        done = []
-        for tar in self.tars:
+        for tar in self.tars[len(self._row) :]:
             if tar.stem not in self.scanned:
                 break
-            done.append(self.scanned[tar.stem])
-        return done
+            self._row.append(self.scanned[tar.stem])
+            self._usable += self._row[-1].usable
+        return self._row
 
     def _read(self, done: list[ScanSummary]) -> list[Scan]:
         jobs = [self._scan_job(tar) for tar in self.tars[: len(done)]]
@@ -158,7 +173,13 @@ class Conversion:
             verify=self.verify,
         )
 
-    def _fingerprints_of_tars(self) -> Iterator[Fingerprint]:
-        """For a folder that may not be ours: its notes are read, and none is added."""
-        indexes = ShardIndexes(self.folder.index, self.audit_dir, self.verify, keep=False)
-        return map(indexes.fingerprint, self.tars)
+    def _check_output_folder(self) -> None:
+        """Refuse a folder that is not ours, untouched; if it is ours, and all is to be verified, forget its notes."""
+        hashes = Fingerprints(self.folder.index / "fingerprints", self.verify, keep=False)
+        indexes = ShardIndexes(self.folder.index, self.audit_dir, self.verify == "changed", hashes)
+        available = map(indexes.fingerprint, self.tars)
+        check_output_folder(self.source_dir, self.dataset_dir, self.byte_settings, available)
+        if self.verify == "full":
+            self.folder.fingerprints().forget()
+            hashes.forget()
+            hashes.keep_notes()
