@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ConvertResult(BaseModel):
-    """A converted and indexed dataset. ``output_bytes``: of all tars."""
+    """A converted and indexed dataset. ``output_bytes``: of all tars; ``oddities``: emitted samples, by kind."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,6 +40,7 @@ class ConvertResult(BaseModel):
     plan: str
     raw_shards_opened: int
     counts: Counts
+    oddities: dict[str, int]
     tars: int
     output_bytes: int
     index: IndexSummary
@@ -90,6 +91,7 @@ def _convert(conversion: Conversion, profile: ClusterProfile) -> ConvertResult:
         plan=plan.identity,
         raw_shards_opened=len(plan.opened),
         counts=plan.counts,
+        oddities=plan.oddities,
         tars=len(plan.tars),
         output_bytes=sum(shard["size_bytes"] for shard in manifest["output_shards"]),
         index=index,
@@ -144,6 +146,8 @@ def _say(plan: Plan) -> None:
         counts.skip_reasons,
         len(plan.tars),
     )
+    if any(plan.oddities.values()):
+        get_run_logger().warning("odd samples that stay in the dataset: %s", plan.oddities)
     reasons = [{"reason": reason, "samples": count} for reason, count in counts.skip_reasons.items()]
     show_table("reject-reasons", reasons, f"{counts.skipped:,} of {counts.input_samples:,} samples were rejected")
 

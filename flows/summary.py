@@ -22,6 +22,7 @@ def summary_rows(audit: AuditTotals, dataset: ConvertResult, report: ReportSumma
         *_losses(counts.skip_reasons),
         ("Train samples", f"{counts.train:,}"),
         ("Val samples", f"{counts.val:,}"),
+        *((f"  kept, though odd: {kind}", f"{count:,}") for kind, count in dataset.oddities.items() if count),
         ("Output tars", f"{dataset.tars:,}"),
         ("Output bytes", f"{dataset.output_bytes:,}"),
         ("Raw shards in", str(dataset.source_dir)),

@@ -11,6 +11,7 @@ from typing import Any
 
 from tasks.convert.manifest import build_manifest
 from tasks.convert.models import Plan, PrepareFolder, ScanJob, ScanSummary, WriteJob, WrittenTar
+from tasks.convert.oddities import count_oddities, leave_out
 from tasks.convert.output_folder import check_output_folder
 from tasks.convert.plan import Scan, byte_settings, decide, make_plan, place, read_excluded
 from tasks.convert.plan_files import read_plan, write_plan
@@ -113,7 +114,8 @@ class Conversion:
         if not decision.reached and len(done) < len(self.tars):
             self._refuse_missing_scan(self.tars[len(done)])
         placement = place(decision, self.settings)
-        plan = make_plan(scans, decision, placement, self.byte_settings, len(self.tars))
+        made = make_plan(scans, decision, placement, self.byte_settings, len(self.tars))
+        plan = made.model_copy(update={"oddities": count_oddities(decision)})
         existing = read_plan(self.folder)
         if existing is not None and existing.identity != plan.identity:
             raise PlanError(f"{self.dataset_dir} belongs to another plan; use another dataset_name (or output_dir)")
@@ -160,7 +162,7 @@ class Conversion:
     def _read(self, done: list[ScanSummary]) -> list[Scan]:
         jobs = [self._scan_job(tar) for tar in self.tars[: len(done)]]
         return [
-            Scan(summary, job.indexes().fingerprint(job.tar), read_scan(job))
+            Scan(summary, job.indexes().fingerprint(job.tar), leave_out(read_scan(job), self.settings))
             for summary, job in zip(done, jobs, strict=True)
         ]
 

@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
         ("caption_characters", pa.int64()),
         ("width", pa.int32()),
         ("height", pa.int32()),
+        ("chat_marker", pa.bool_()),
         ("split_hash", pa.uint64()),
         *[(name, pa.int64()) for name in _RANGE_COLUMNS],
         ("digest", pa.binary(16)),
