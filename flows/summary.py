@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from flows.convert import ConvertResult
 from tasks.audit.models import AuditTotals
+from tasks.files import shown_text
 from tasks.report.report import ReportSummary
 
 Row = tuple[str, str]
@@ -38,7 +39,7 @@ def markdown_table(rows: Iterable[Row]) -> str:
 
 
 def _losses(reasons: dict[str, int]) -> list[Row]:
-    return [(f"  lost: {' '.join(reason.split())}", f"{count:,}") for reason, count in reasons.items()]
+    return [(f"  lost: {shown_text(reason)}", f"{count:,}") for reason, count in reasons.items()]
 
 
 def _share(part: int, whole: int) -> str:

@@ -5,6 +5,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 TEMPORARY_SUFFIX = ".partial"
+_UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
 _PASSING = {errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT}
 
 
@@ -90,6 +92,14 @@ def readable_json(value: Any) -> bytes:
 def readable_text(text: str) -> str:
     """``text`` with escapes for what UTF-8 cannot hold, such as the bytes of a name in another encoding."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def shown_text(text: str) -> str:
+    """A stranger's ``text`` as it may stand in a message: one line, with escapes for control and reordering characters.
+
+    A terminal would obey the first, and the second would make a name look like another one.
+    """
+    return _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), readable_text(text))
 
 
 def canonical_json(value: Any) -> bytes:

@@ -16,8 +16,10 @@ from tasks.audit.models import AuditJob
 from tasks.audit.shard import MOST_FINDINGS, audit_shard
 from tasks.convert.conversion import Conversion
 from tasks.convert.output_tar import member_header
+from tasks.energon.index import index_dataset
+from tasks.energon.loader import check_loader
 from tasks.errors import PlanError
-from tasks.settings import ConvertSettings
+from tasks.settings import CheckSettings, ConvertSettings
 from tests.conftest import ROOT
 from tests.tasks.convert.defects import DEFECTS
 from tests.tasks.convert.serial import convert, scan_and_plan
@@ -49,6 +51,27 @@ def test_settings_that_drop_belong_to_the_plan_only_where_they_are_on(tmp_path: 
     assert manifest["settings"]["drop_chat_markers"] is True
     with pytest.raises(PlanError, match="drop_chat_markers is None, was True"):
         convert(raw, tmp_path / "dropped", ConvertSettings())
+
+
+def test_hostile_captions_and_urls_come_back_from_energons_loader_unchanged(tmp_path: Path) -> None:
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    good = [name for name in DEFECTS if name.startswith("good")]
+    write_shard(raw, 0, [DEFECTS[name](f"{n:09d}", n) for n, name in enumerate(good)])
+    manifest = convert(raw, out, ConvertSettings(validation_fraction=0))
+    assert manifest["counts"]["train"] == len(good)
+    index_dataset(out)
+    assert check_loader(out, "train", CheckSettings()).samples == len(good)
+    with tarfile.open(raw / "00000000.tar") as tar:
+        captions = [_text(tar, info) for info in tar if info.name.endswith(".txt")]
+    with tarfile.open(out / "train-shard-000000.tar") as tar:
+        turns = [json.loads(_text(tar, info)) for info in tar if info.name.endswith(".conversation.json")]
+    assert [turn["conversation"][1]["content"][0]["text"] for turn in turns] == captions
+
+
+def _text(tar: tarfile.TarFile, info: tarfile.TarInfo) -> str:
+    file = tar.extractfile(info)
+    assert file
+    return file.read().decode()
 
 
 def hostile_members() -> bytes:
