@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from deployments.slurm.variables import JobVariables
 from tasks.errors import SettingsError
-from tasks.settings import Positive, Settings
+from tasks.settings import PLAN_IN_MEMORY, Positive, Settings
 
 
 class LocalDask(Settings):
@@ -36,6 +36,11 @@ class ClusterProfile(Settings):
     dask: Annotated[LocalDask | AddressDask, Field(discriminator="kind")] = LocalDask()
     task_runs: Positive = Field(
         2000, description="Most task runs of a stage; of more shards or tars, each task run takes several in a row."
+    )
+    plan_in_memory: Positive = Field(
+        PLAN_IN_MEMORY,
+        description="Up to so many samples a plan searches uids in the flow's own memory (30 bytes a sample); above, "
+        "the workers do, in parts by the uid's first digits.",
     )
     slurm: JobVariables = Field(JobVariables(), description="Defaults of the job variables of its Slurm work pool.")
 

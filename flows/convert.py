@@ -13,7 +13,8 @@ from tasks.alone import alone
 from tasks.caching import stored_in
 from tasks.convert.conversion import Conversion
 from tasks.convert.models import Counts, Plan
-from tasks.convert.task import scan_shards, write_tars
+from tasks.convert.task import scan_shards, search_copies, write_tars
+from tasks.convert.uids import CopiesJob
 from tasks.energon.index import IndexSummary
 from tasks.energon.task import index_dataset_task
 from tasks.errors import GateError, PipelineError
@@ -69,7 +70,7 @@ def convert_dataset(
     profile = load_profile(cluster)
     source_dir, output_dir = absolute(source_dir), absolute(output_dir)
     audit_dir = absolute(audit_dir) if audit_dir else default_audit_dir(source_dir)
-    conversion = Conversion(source_dir, output_dir, audit_dir, convert, verify)
+    conversion = Conversion(source_dir, output_dir, audit_dir, convert, verify, profile.plan_in_memory)
     with alone(conversion.folder.path, "conversion", output_dir):
         return _convert(conversion, profile)
 
@@ -103,7 +104,7 @@ def _scan_and_write(conversion: Conversion, profile: ClusterProfile) -> Plan:
         with timed(conversion.folder.path, "scan"):
             _scan(conversion, profile, runner)
         with timed(conversion.folder.path, "plan"):
-            plan = conversion.plan()
+            plan = conversion.plan(lambda jobs: _search_copies(jobs, profile, runner))
         _say(plan)
         with timed(conversion.folder.path, "write"):
             failed = _write(conversion, plan, profile, runner)
@@ -120,6 +121,13 @@ def _scan(conversion: Conversion, profile: ClusterProfile, runner: "DaskTaskRunn
     scans = run_in_groups(runner, task, conversion.scan_jobs(), window, size)
     for scanned in with_progress(scans, "scan-progress", left, "raw shards"):
         conversion.scan_ended(scanned.job, scanned.error)
+
+
+def _search_copies(jobs: list[CopiesJob], profile: ClusterProfile, runner: "DaskTaskRunner") -> None:
+    window, size = jobs_in_flight(worker_count(profile)), group_size(len(jobs), profile.task_runs)
+    for outcome in run_in_groups(runner, search_copies, jobs, window, size):
+        if outcome.error is not None:
+            raise PipelineError(f"{outcome.job} failed: {outcome.error}; run again")
 
 
 def _write(conversion: Conversion, plan: Plan, profile: ClusterProfile, runner: "DaskTaskRunner") -> list[str]:

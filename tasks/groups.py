@@ -24,8 +24,8 @@ class ShardJob(Protocol):
     def finished(self) -> Any:
         """What a valid receipt tells of, or None."""
 
-    def cache_parts(self) -> dict[str, Any]:
-        """What identifies the work."""
+    def cache_parts(self) -> dict[str, Any] | None:
+        """What identifies the work; None: not cached."""
 
 
 Job = TypeVar("Job", bound=ShardJob)

@@ -17,6 +17,9 @@ class Settings(BaseModel):
         return type(self).model_validate({**defaults, **given})
 
 
+PLAN_IN_MEMORY = 50_000_000
+"""Samples up to which a plan's search for copies is made in memory."""
+
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
@@ -189,6 +192,9 @@ class CheckSettings(Settings):
     """How the prepared dataset is checked."""
 
     batch_size: Positive = Field(16, description="Samples that the loader yields at a time.")
+    loaders: Positive | None = Field(
+        None, description="Processes that load a split, 500 samples each at least; null: one a CPU, at most 8."
+    )
     verify: Literal["changed", "full"] = Field(
         "changed", description="changed: trust noted hashes of unchanged files; full: hash every tar again."
     )

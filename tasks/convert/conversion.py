@@ -3,25 +3,29 @@
 It runs no step itself: a flow hands its jobs to workers, in any number and order, and the bytes are the same.
 """
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from tasks.convert.manifest import build_manifest
 from tasks.convert.models import Plan, PrepareFolder, ScanJob, ScanSummary, WriteJob, WrittenTar
-from tasks.convert.oddities import count_oddities, leave_out
+from tasks.convert.oddities import ODD_COLUMNS, count_oddities, dropped_kinds
 from tasks.convert.output_folder import check_output_folder
-from tasks.convert.plan import Scan, byte_settings, decide, make_plan, place, read_excluded
+from tasks.convert.plan import Array, Decision, byte_settings, decide, make_plan, read_excluded
 from tasks.convert.plan_files import read_plan, write_plan
-from tasks.convert.scan import read_scan
+from tasks.convert.plan_rows import EMITTED, PlanRows, Scan
+from tasks.convert.uids import CopiesJob, UidsInMemory, UidsOnDisk
 from tasks.errors import PipelineError, PlanError, ShardError
 from tasks.files import remove_leftovers, write_json
 from tasks.fingerprints import Fingerprints, Verify
 from tasks.groups import finished_by_notes, look_up
 from tasks.raw_tar import list_raw_tars
-from tasks.settings import ConvertSettings
+from tasks.settings import PLAN_IN_MEMORY, ConvertSettings
 from tasks.shard_index import ShardIndexes
 
 
@@ -31,6 +35,7 @@ class Conversion:
 
     ``audit_dir``: where the audit keeps its indexes, if there was one. Creating it checks everything that can
     be checked without reading a sample, and writes nothing; raises SettingsError, ShardError or PlanError.
+    ``plan_in_memory``: up to so many samples, copies are searched in this process.
     """
 
     source_dir: Path
@@ -38,6 +43,7 @@ class Conversion:
     audit_dir: Path | None
     settings: ConvertSettings
     verify: Verify = "changed"
+    plan_in_memory: int = PLAN_IN_MEMORY
     scanned: dict[str, ScanSummary] = field(default_factory=dict)
     failed: dict[str, BaseException] = field(default_factory=dict)
     _row: list[ScanSummary] = field(default_factory=list, init=False)
@@ -94,32 +100,37 @@ class Conversion:
         if self._usable < maximum + self._rejected:
             return False
         try:
-            decision = decide(self._read(done), maximum, self.excluded)
+            scans = self._scans(done)
+            decision = decide(scans, self._rows(scans), maximum)
         except ShardError:
             return True  # a damaged tar is in the way: scanning on will not mend it
-        self._rejected = self._usable - int(decision.emitted.sum())
+        self._rejected = self._usable - sum(decision.emitted)
         return decision.reached
 
-    def plan(self) -> Plan:
+    def plan(self, search: Callable[[list[CopiesJob]], object] | None = None) -> Plan:
         """Decide on every sample, and write that down.
 
-        Raises ShardError if a tar that is needed is damaged or has no scan (no plan is made around it), PlanError
-        if the folder belongs to another plan.
+        ``search`` may hand the search of a plan too large for memory to workers; what it leaves is done here. Raises
+        ShardError if a tar that is needed is damaged or has no scan (no plan is made around it), PlanError if the
+        folder belongs to another plan.
         """
         done = self._first_scanned()
         if not done:
             self._refuse_missing_scan(self.tars[0])
-        scans = self._read(done)
-        decision = decide(scans, self.settings.maximum_samples, self.excluded)
-        if not decision.reached and len(done) < len(self.tars):
-            self._refuse_missing_scan(self.tars[len(done)])
-        placement = place(decision, self.settings)
-        made = make_plan(scans, decision, placement, self.byte_settings, len(self.tars))
-        plan = made.model_copy(update={"oddities": count_oddities(decision)})
+        scans = self._scans(done)
+        rows = self._rows(scans)
+        if search is not None:
+            search(rows.uids.jobs())
+        decision = decide(scans, rows, self.settings.maximum_samples)
+        if not decision.reached and len(scans) < len(self.tars):
+            self._refuse_missing_scan(self.tars[len(scans)])
+        made = make_plan(scans, decision, self.byte_settings, len(self.tars))
+        plan = made.model_copy(update={"oddities": count_oddities(_emitted(scans, decision))})
         existing = read_plan(self.folder)
         if existing is not None and existing.identity != plan.identity:
             raise PlanError(f"{self.dataset_dir} belongs to another plan; use another dataset_name (or output_dir)")
-        write_plan(self.folder, plan, decision, placement)
+        write_plan(self.folder, plan, decision, scans)
+        shutil.rmtree(self.folder.uids, ignore_errors=True)
         return plan
 
     def write_jobs(self, plan: Plan) -> list[WriteJob]:
@@ -159,12 +170,18 @@ class Conversion:
             self._usable += self._row[-1].usable
         return self._row
 
-    def _read(self, done: list[ScanSummary]) -> list[Scan]:
+    def _scans(self, done: list[ScanSummary]) -> list[Scan]:
         jobs = [self._scan_job(tar) for tar in self.tars[: len(done)]]
         return [
-            Scan(summary, job.indexes().fingerprint(job.tar), leave_out(read_scan(job), self.settings))
+            Scan(summary, job.indexes().fingerprint(job.tar), job.table_path, dropped_kinds(self.settings))
             for summary, job in zip(done, jobs, strict=True)
         ]
+
+    def _rows(self, scans: list[Scan]) -> PlanRows:
+        total = sum(scan.summary.samples for scan in scans)
+        in_memory = total <= self.plan_in_memory
+        uids = UidsInMemory(total) if in_memory else UidsOnDisk(self.folder.uids, total)
+        return PlanRows(scans, uids, self.settings.validation_fraction, self.excluded)
 
     def _scan_job(self, tar: Path) -> ScanJob:
         return ScanJob(
@@ -185,3 +202,10 @@ class Conversion:
             self.folder.fingerprints().forget()
             hashes.forget()
             hashes.keep_notes()
+
+
+def _emitted(scans: list[Scan], decision: Decision) -> Iterator[tuple[pa.Table, Array]]:
+    """For each opened shard what makes a sample odd, and which samples are emitted."""
+    for scan, shard in zip(scans[: decision.opened], decision.shards(), strict=True):
+        emitted = decision.code[shard] == EMITTED
+        yield scan.read(ODD_COLUMNS).slice(0, len(emitted)), emitted

@@ -58,6 +58,11 @@ class PrepareFolder(_Value):
         return self.path / "rejects.parquet"
 
     @property
+    def uids(self) -> Path:
+        """The uids of a plan that is too large to search them in memory; there only while it is made."""
+        return self.path / "uids"
+
+    @property
     def write(self) -> Path:
         """Receipts of the output tars."""
         return self.path / "write"

@@ -6,11 +6,14 @@ processors of Qwen's VL models refuse a picture whose sides differ by more than 
 transformers), so that a training would stop there.
 """
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.convert.plan import Array, Decision
 from tasks.settings import ConvertSettings
 
 CHAT_MARKER = "chat_marker"
@@ -25,21 +28,36 @@ _CAUSES = {
 }
 
 
-def count_oddities(decision: Decision) -> dict[str, int]:
-    """How many emitted samples are odd, by kind; a sample may be of both."""
-    return {kind: int(np.count_nonzero(odd & decision.emitted)) for kind, odd in _odd(decision.table).items()}
+ODD_COLUMNS = ["before_uid", "after_uid", "cause", "width", "height", "chat_marker"]
+"""The columns of a scan table on which all here rests."""
+
+Array = npt.NDArray[Any]
 
 
-def leave_out(table: pa.Table, settings: ConvertSettings) -> pa.Table:
-    """A scan table in which sound samples of the kinds that are to be dropped have a reject reason and its cause."""
+def dropped_kinds(settings: ConvertSettings) -> frozenset[str]:
+    """The kinds that a setting drops."""
     wanted = {CHAT_MARKER: settings.drop_chat_markers, EXTREME_ASPECT_RATIO: settings.drop_extreme_aspect_ratios}
-    if not any(wanted.values()):
-        return table
-    for kind, odd in _odd(table).items():
-        if wanted[kind]:
-            sound = pc.and_(table.column("before_uid").is_null(), table.column("after_uid").is_null())
-            dropped = pc.and_(sound, pa.chunked_array([pa.array(odd)]))
-            table = _filled(_filled(table, "after_uid", dropped, kind), "cause", dropped, _CAUSES[kind])
+    return frozenset(kind for kind, drop in wanted.items() if drop)
+
+
+def count_oddities(shards: Iterable[tuple[pa.Table, Array]]) -> dict[str, int]:
+    """How many emitted samples are odd, by kind; a sample may be of both.
+
+    ``shards``: of each, ODD_COLUMNS of its scan table, and which rows are emitted.
+    """
+    counts = dict.fromkeys(_CAUSES, 0)
+    for table, emitted in shards:
+        for kind, odd in _odd(table).items():
+            counts[kind] += int(np.count_nonzero(odd & emitted))
+    return counts
+
+
+def leave_out(table: pa.Table, dropped: frozenset[str]) -> pa.Table:
+    """A scan table in which sound samples of the kinds that are to be dropped have a reject reason and its cause."""
+    for kind in (kind for kind in _CAUSES if kind in dropped):
+        sound = pc.and_(table.column("before_uid").is_null(), table.column("after_uid").is_null())
+        where = pc.and_(sound, pa.chunked_array([pa.array(_odd(table)[kind])]))
+        table = _filled(_filled(table, "after_uid", where, kind), "cause", where, _CAUSES[kind])
     return table
 
 

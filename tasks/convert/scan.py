@@ -117,8 +117,3 @@ def _summary(job: ScanJob, contents: TarContents, table: pa.Table) -> ScanSummar
         trouble=what,
         samples_before_trouble=trouble.groups_before if trouble else None,
     )
-
-
-def read_scan(job: ScanJob) -> pa.Table:
-    """The table of a scanned shard."""
-    return pq.read_table(job.table_path, schema=SCHEMA, partitioning=None)

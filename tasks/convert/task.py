@@ -5,6 +5,7 @@ from prefect import task
 from tasks.caching import ReceiptCache
 from tasks.convert.models import ScanJob, WriteJob
 from tasks.convert.scan import scan_shard
+from tasks.convert.uids import CopiesJob, find_copies
 from tasks.convert.write import write_tar
 from tasks.errors import ShardError
 from tasks.groups import Group, do_each
@@ -33,6 +34,13 @@ def _scan(job: ScanJob) -> None:
     summary = scan_shard(job)
     if summary.trouble:
         raise ShardError(summary.trouble)
+
+
+@task(name="search-copies", task_run_name="copies-{job.name}", cache_policy=ReceiptCache(), **RETRIES)
+@fails_in_words
+def search_copies(job: Group[CopiesJob]) -> int:
+    """Search parts of the uids for later copies. A retry is safe: a part that has its result is left alone."""
+    return do_each(job, find_copies)
 
 
 @task(

@@ -7,7 +7,8 @@ from prefect import task
 from tasks.energon.check import check_files
 from tasks.energon.index import IndexSummary, index_dataset
 from tasks.energon.loader import LoaderSummary, check_loader
-from tasks.energon.manifest import Split
+from tasks.energon.manifest import Split, read_manifest
+from tasks.progress import ProgressArtifact
 from tasks.retries import RETRIES
 from tasks.settings import CheckSettings
 from tasks.words import fails_in_words
@@ -31,4 +32,7 @@ def check_files_task(dataset_dir: Path, check: CheckSettings) -> IndexSummary:
 @fails_in_words
 def check_loader_task(dataset_dir: Path, split: Split, check: CheckSettings) -> LoaderSummary:
     """Load every sample of a split once. A retry is safe: the pass reads, and starts from the beginning."""
-    return check_loader(dataset_dir, split, check)
+    progress = ProgressArtifact(f"load-{split}-progress", read_manifest(dataset_dir).count_of(split), "samples")
+    summary = check_loader(dataset_dir, split, check, progress.at)
+    progress.at(summary.samples, now=True)
+    return summary
