@@ -1,4 +1,4 @@
-"""Peak memory of one worker on one large shard: ``python -m benchmarks.memory --samples 10000``.
+"""Peak memory of one worker on one large shard: ``python -m benchmarks.worker_memory --samples 10000``.
 
 Each stage runs in a process of its own on a shard of so many 49 kB JPEGs, as a Dask worker would; what the process
 held at most is read from the system.
