@@ -102,7 +102,7 @@ def _all_done(jobs: list[AuditJob]) -> bool:
 
 def _audit(left: list[AuditJob], profile: ClusterProfile, audit_dir: Path) -> Iterator[ShardAudit]:
     unfinished = []
-    with task_runner(profile) as runner:
+    with task_runner(profile, audit_dir) as runner:
         task = stored_in(audit_shards, audit_dir / "results")
         window, size = jobs_in_flight(worker_count(profile)), group_size(len(left), profile.task_runs)
         outcomes = run_in_groups(runner, task, left, window, size)

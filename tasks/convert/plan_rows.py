@@ -34,7 +34,7 @@ class Scan:
     def read(self, columns: list[str]) -> pa.Table:
         """Columns of its table."""
         wanted = list(dict.fromkeys([*columns, *(ODD_COLUMNS if self.dropped else [])]))
-        table = pq.ParquetFile(self.table_path).read(columns=wanted)
+        table = pq.ParquetFile(self.table_path).read(columns=wanted, use_threads=False)
         return leave_out(table, self.dropped).select(columns)
 
 
