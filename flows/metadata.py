@@ -11,6 +11,7 @@ from flows.program import run_program
 from tasks.alone import alone
 from tasks.caching import stored_in
 from tasks.errors import MetadataError, TransientError
+from tasks.failure_note import failure_noted
 from tasks.fanout import run_each
 from tasks.fingerprints import Verify
 from tasks.layout import DataRoot, absolute
@@ -43,7 +44,8 @@ def download_metadata(
         fetched = _fetch(jobs, data)
     for file in fetched:
         _warn_of_moved(file)
-    return run_task(write_metadata_manifest, data.metadata, slice_, verify)
+    with failure_noted(data.metadata, "fetch of metadata"):
+        return run_task(write_metadata_manifest, data.metadata, slice_, verify)
 
 
 def _fetch(jobs: list[FetchJob], data: DataRoot) -> list[FetchedFile]:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from tasks.errors import BusyError
 from tasks.files import write_json
 
 
@@ -12,11 +13,14 @@ from tasks.files import write_json
 def failure_noted(folder: Path, what: str) -> Iterator[None]:
     """Note in ``folder`` with which words ``what`` failed if the block raises; otherwise remove such a note.
 
-    Whether the note can be written never matters, and no folder is made for it.
+    A run that another one keeps out has not failed. Whether the note can be written never matters, and no folder is
+    made for it.
     """
     note = _note(folder, what)
     try:
         yield
+    except BusyError:
+        raise
     except Exception as error:
         with contextlib.suppress(OSError):
             if folder.is_dir():

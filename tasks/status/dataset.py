@@ -64,7 +64,7 @@ def stages(dataset: DatasetFiles) -> Iterator[Stage]:
     stopped = next((stage for stage in converting if stage.state != "done"), converting[-1])
     yield from (stage.failed(failure) if stage is stopped else stage for stage in converting)
     yield check(dataset).failed(read_failure(dataset.prepare, "check"))
-    yield report(dataset)
+    yield report(dataset).failed(read_failure(dataset.data.report(dataset.name).parent, "report"))
 
 
 def scan(dataset: DatasetFiles) -> Stage:

@@ -13,7 +13,7 @@ from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
 from tasks.convert.conversion import Conversion
 from tasks.energon.index import index_dataset
-from tasks.errors import SettingsError
+from tasks.errors import BusyError, SettingsError
 from tasks.failure_note import failure_noted
 from tasks.files import write_json
 from tasks.one_writer import NOTE
@@ -165,6 +165,12 @@ def test_last_failure_is_told_until_a_run_succeeds(root: Path) -> None:
     assert "no space left" in stages(look(root, "energon"))["audit"].why[0]
     with failure_noted(audit, "audit"):
         pass
+    assert stages(look(root, "energon"))["audit"].state == "done"
+
+
+def test_run_that_is_kept_out_leaves_no_failure(root: Path) -> None:
+    with pytest.raises(BusyError), failure_noted(root / "raw" / "audit", "audit"):
+        raise BusyError("another one is at work")
     assert stages(look(root, "energon"))["audit"].state == "done"
 
 
