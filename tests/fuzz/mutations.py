@@ -1,5 +1,6 @@
 """Bytes near those of a kept corpus: what the fuzz tests feed, and where what broke something is kept."""
 
+import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ FOLDER = Path(__file__).parent / "corpus"
 Check = Callable[[bytes], None]
 
 
+@functools.cache
 def corpus(kind: str) -> list[bytes]:
     """The kept files of a kind, in the order of their names."""
     return [path.read_bytes() for path in sorted((FOLDER / kind).iterdir())]
