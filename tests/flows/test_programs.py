@@ -11,7 +11,7 @@ import pytest
 import flows
 from tests.golden import copy_shards
 
-MODULES = ["quickstart", "prepare", "metadata", "images", "audit", "convert", "check", "report", "pin"]
+MODULES = ["quickstart", "prepare", "metadata", "images", "audit", "convert", "check", "report", "pin", "status"]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
