@@ -5,11 +5,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from tasks.plain_text import HubName, Revision
+
 
 class Settings(BaseModel):
-    """Base of all settings: frozen, and an unknown name is an error."""
+    """Base of all settings: frozen, an unknown name is an error, and errors do not show what may be a secret."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     def filled_from(self, defaults: dict[str, Any]) -> Self:
         """A copy in which fields that the caller left out take their value from ``defaults``."""
@@ -190,6 +192,18 @@ class CheckSettings(Settings):
     )
     verify: Literal["changed", "full"] = Field(
         "changed", description="changed: trust noted hashes of unchanged files; full: hash every tar again."
+    )
+    processor: HubName | None = Field(
+        None,
+        description="Qwen VL processor that batches of both splits go through: a folder (absolute path) or a model of "
+        "the hub; needs the extra `processor`. null: none.",
+    )
+    processor_revision: Revision | None = Field(
+        None, description="Commit of the processor on the hub; null: its newest, or a folder."
+    )
+    processor_batches: Positive = Field(8, description="Batches of each split that go through the processor.")
+    processor_batch_size: Positive = Field(
+        1, description="Samples in each of them: the micro batch size of the training."
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from prefect.workers.base import BaseJobConfiguration, BaseVariables
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from deployments.slurm.environment import write_environment
 from deployments.slurm.folder import new_folder, tag_of
@@ -29,6 +29,9 @@ class SlurmVariables(JobVariables, BaseVariables):
 
 class SlurmJobConfiguration(BaseJobConfiguration):
     """What the worker needs to make one flow run a Slurm job."""
+
+    # What is refused may be a secret: variables of the job are given by value.
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     slurm: JobVariables = Field(default_factory=JobVariables, json_schema_extra={"template": _TEMPLATE})
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from tasks.plain_text import shown
 from tasks.settings import Count, Positive, Settings
 
 # Options that the batch script is given by the variables below; only these can be dropped.
@@ -161,7 +162,7 @@ class JobVariables(Settings):
     def _names_that_a_shell_takes(cls, env: dict[str, str | None]) -> dict[str, str | None]:
         for name in env:
             if not (name.isascii() and name.isidentifier()):
-                raise ValueError(f"{name!r} cannot be the name of an environment variable")
+                raise ValueError(f"{shown(name)} cannot be the name of an environment variable")
         return env
 
     @model_validator(mode="after")

@@ -79,11 +79,11 @@ def _run(command: list[str], log: Path, meanwhile: Callable[[], None]) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Our own environment, and the same source tree as ours on the path, wherever we were started."""
+    """Our own environment, the same source tree as ours on the path wherever we were started, and no hub."""
     here = str(Path(tasks.__path__[0]).parent)
     path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     memory = {"MALLOC_MMAP_THRESHOLD_": LARGE_BYTES, "MALLOC_TRIM_THRESHOLD_": LARGE_BYTES}
-    return {**memory, **os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return {**memory, **os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
 
 
 def answer_parent(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

@@ -18,14 +18,10 @@ from megatron.energon.flavors.webdataset.sample_loader import RawSampleData
 from PIL import ImageFile
 
 from tasks.energon.child import answer_parent
-from tasks.energon.conversation import conversation_fault
+from tasks.energon.conversation import BadSampleError, conversation_fault
 from tasks.energon.stand_in import sample_class
 
 logger = logging.getLogger(__name__)
-
-
-class BadSampleError(ValueError):
-    """A sample that can be decoded, but not be trained on."""
 
 
 class Faults:
@@ -104,7 +100,7 @@ def _load_rank(request: dict[str, Any], rank: int) -> dict[str, Any]:
     faults = Faults()
     try:
         with Path(request["progress"]).open("ab", buffering=0) as progress:
-            for batch in _batches(request, rank, faults):
+            for batch in epoch(request, Encoder(request["prompt"]), faults, rank):
                 answer["keys"] += batch
                 progress.write(b"." * len(batch))
     except Exception as error:
@@ -116,13 +112,13 @@ def _load_rank(request: dict[str, Any], rank: int) -> dict[str, Any]:
     return {**answer, "faults": faults.found}
 
 
-def _batches(request: dict[str, Any], rank: int, faults: Faults) -> Iterator[list[str]]:
+def epoch(request: dict[str, Any], encoder: DefaultTaskEncoder, faults: Faults, rank: int = 0) -> Iterator[Any]:
     """The loader of one epoch: the validation recipe neither repeats, nor shuffles, nor drops the last batch."""
     dataset = get_val_dataset(
         Path(request["dataset_dir"]),
         split_part=request["split"],
         batch_size=request["batch_size"],
-        task_encoder=Encoder(request["prompt"]),
+        task_encoder=encoder,
         worker_config=WorkerConfig(
             rank=rank, world_size=request["workers"], num_workers=0, global_error_handler=faults.record
         ),

@@ -80,10 +80,14 @@ def compare_keys(answer: dict[str, Any], shards: dict[str, str]) -> list[str]:
     return [f"{key} in {shards.get(key, 'no shard of the split')}: {cause}" for key, cause in causes.items()]
 
 
+def shards_of(manifest: Manifest, split: Split) -> dict[str, str]:
+    """SHA-256 of every shard of a split, by name."""
+    return {shard.filename: shard.sha256 for shard in manifest.output_shards if shard.split == split}
+
+
 def _work(manifest: Manifest, split: Split) -> Receipt:
-    shards = {shard.filename: shard.sha256 for shard in manifest.output_shards if shard.split == split}
     inputs = {
-        "shards": shards,
+        "shards": shards_of(manifest, split),
         "prompt": manifest.adaptation.prompt,
         "energon": importlib.metadata.version("megatron-energon"),
         "bridge_installed": importlib.util.find_spec("megatron.bridge") is not None,

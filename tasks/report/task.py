@@ -7,6 +7,7 @@ from prefect import task
 from tasks.layout import DataRoot
 from tasks.report.places import places_in_root
 from tasks.report.report import ReportSummary, write_report
+from tasks.report.training import write_training_report
 from tasks.retries import RETRIES
 from tasks.settings import ReportSettings
 from tasks.words import fails_in_words
@@ -18,3 +19,11 @@ def write_report_task(root: Path, dataset_name: str, report: ReportSettings) -> 
     """Write a dataset's report. A retry is safe: it only reads, and the page is whole or not there."""
     data = DataRoot(root)
     return write_report(places_in_root(data, dataset_name), data.report(dataset_name), report)
+
+
+@task(name="write-training-report", task_run_name="report-training-{name}", **RETRIES)
+@fails_in_words
+def write_training_report_task(root: Path, name: str) -> Path:
+    """Write a training's report. A retry is safe: it only reads, and the page is whole or not there."""
+    data = DataRoot(root)
+    return write_training_report(data.training_log(name), data.training_report(name))
