@@ -83,7 +83,7 @@ def _run(jobs: list[AuditJob], profile: ClusterProfile, audit_dir: Path) -> Iter
             left.append(job)
         else:
             yield audit
-    with task_runner(profile) as runner:
+    with task_runner(profile, audit_dir) as runner:
         task = stored_in(audit_shards, audit_dir / "results")
         window, size = jobs_in_flight(worker_count(profile)), group_size(len(left), profile.task_runs)
         outcomes = run_in_groups(runner, task, left, window, size)

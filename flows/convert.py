@@ -91,7 +91,7 @@ def convert_dataset(
 
 
 def _scan_and_write(conversion: Conversion, profile: ClusterProfile) -> Plan:
-    with task_runner(profile) as runner:
+    with task_runner(profile, conversion.folder.path) as runner:
         with timed(conversion.folder.path, "scan"):
             _scan(conversion, profile, runner)
         with timed(conversion.folder.path, "plan"):

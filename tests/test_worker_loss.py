@@ -1,4 +1,4 @@
-"""Dask workers die under the tasks: every job still gets a true end, in bounded time."""
+"""Tasks that raise, and groups whose worker dies; all other losses are in tests/flows/test_worker_loss.py."""
 
 from collections import Counter
 
@@ -33,29 +33,6 @@ def run(jobs: list[DyingJob], workers: int = 2, size: int = 0) -> tuple[dict[int
         only = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
         states = {run.name: run.state_name for run in client.read_task_runs(flow_run_filter=only)}
     return {outcome.job.number: outcome for outcome in outcomes}, states
-
-
-def test_job_that_kills_its_worker_every_time_is_set_apart_and_the_others_finish(tmp_path):
-    ways = {3: "killed once", 5: "killed always"}
-    jobs = [DyingJob(number=n, folder=tmp_path, way=ways.get(n, "well")) for n in range(12)]
-    outcomes, states = run(jobs)
-    assert outcomes.keys() == set(range(12))
-    assert {n for n, outcome in outcomes.items() if outcome.error is not None} == {5}
-    assert "job 5" in str(outcomes[5].error) and "worker died" in str(outcomes[5].error)
-    assert all(outcomes[n].result == n for n in range(12) if n != 5)
-    assert "Running" not in states.values()
-
-
-def test_exit_calls_in_a_task_do_not_hang_the_flow(tmp_path):
-    jobs = [
-        DyingJob(number=0, folder=tmp_path, way="os._exit"),
-        DyingJob(number=1, folder=tmp_path, way="sys.exit"),
-        DyingJob(number=2, folder=tmp_path),
-    ]
-    outcomes, states = run(jobs)
-    assert outcomes[2].result == 2
-    assert outcomes[0].error is not None and outcomes[1].error is not None
-    assert "Running" not in states.values()
 
 
 def test_fault_of_the_program_is_the_outcome_of_its_job_alone(tmp_path):

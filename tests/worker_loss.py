@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tasks.groups import Group, do_each
 
-Way = Literal["well", "killed once", "killed always", "os._exit", "sys.exit", "raises"]
+Way = Literal["well", "killed always", "raises"]
 
 
 class DyingJob(BaseModel):
@@ -37,14 +36,8 @@ def dying(job: DyingJob) -> int:
     """Do the job's work, which may be to die."""
     with (job.folder / "ran").open("a", encoding="ascii") as file:
         file.write(f"{job.number}\n")
-    first = not (job.folder / f"seen-{job.number}").exists()
-    (job.folder / f"seen-{job.number}").touch()
-    if job.way == "killed always" or (job.way == "killed once" and first):
+    if job.way == "killed always":
         os.kill(os.getpid(), signal.SIGKILL)
-    if job.way == "os._exit":
-        os._exit(3)
-    if job.way == "sys.exit":
-        sys.exit(3)
     if job.way == "raises":
         raise ValueError("a fault of the program")
     return job.number

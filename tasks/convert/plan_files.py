@@ -1,5 +1,6 @@
 """The plan on disk: its samples by output tar, its rejects, and its head, which is written last."""
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -52,13 +53,32 @@ def read_plan(folder: PrepareFolder) -> Plan | None:
         ) from None
 
 
+def plan_and_tar(folder: PrepareFolder, identity: str, filename: str) -> tuple[Plan, PlannedTar] | None:
+    """The plan and one of its tars; None if the plan there is another. Raises PlanError.
+
+    A worker writes many tars of one plan: it reads the plan once, and again if the file is another.
+    """
+    try:
+        state = folder.plan.stat()
+    except FileNotFoundError:
+        return None
+    plan, tars = _known_plan(folder, (state.st_ino, state.st_mtime_ns, state.st_size))
+    return (plan, tars[filename]) if plan is not None and plan.identity == identity else None
+
+
+@functools.lru_cache(maxsize=1)
+def _known_plan(folder: PrepareFolder, state: tuple[int, int, int]) -> tuple[Plan | None, dict[str, PlannedTar]]:
+    plan = read_plan(folder)
+    return plan, {tar.filename: tar for tar in plan.tars} if plan else {}
+
+
 def read_samples(folder: PrepareFolder, tar: PlannedTar) -> pa.Table:
     """The samples of one output tar, in order, with the raw tar that each comes from."""
     return pq.ParquetFile(folder.samples).read_row_group(tar.row_group)
 
 
 def _write_samples(path: Path, plan: Plan, decision: Decision, opened: Opened) -> None:
-    with atomic_file(path) as file, pq.ParquetWriter(file, _SAMPLES) as writer:
+    with atomic_file(path) as file, pq.ParquetWriter(file, _SAMPLES, use_dictionary=["raw_tar"]) as writer:
         for value, split in enumerate(SPLITS):
             tables = _samples(decision, opened, value)
             for group in _cut(tables, [tar.samples for tar in plan.tars if tar.split == split]):

@@ -30,7 +30,7 @@ class Scan:
 
     def read(self, columns: list[str]) -> pa.Table:
         """Columns of its table."""
-        return pq.ParquetFile(self.table_path).read(columns=columns)
+        return pq.ParquetFile(self.table_path).read(columns=columns, use_threads=False)
 
 
 class PlanRows:
