@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 from tasks.errors import ShardError
-from tasks.files import readable_text
+from tasks.files import shown_text
 
 _OCTAL = re.compile(rb"[0-7]+").fullmatch
 _NO_PREFIX = bytes(155)
@@ -176,7 +176,7 @@ class _Reader:
         self._trouble(message, last.name if last else None, last.offset if last else 0)
 
     def _trouble(self, message: str, member: str | None, offset: int) -> None:
-        what = readable_text(member) if member is not None else None
+        what = shown_text(member) if member is not None else None
         self.troubles.append(Trouble(message, what, offset, len(self.groups)))
 
     def _archive_end(self, file: BinaryIO, offset: int, last: "_Plain | tarfile.TarInfo | None") -> ArchiveEnd:
