@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from flows.convert import ConvertResult
 from tasks.audit.models import AuditTotals
+from tasks.files import shown_text
 from tasks.report.report import ReportSummary
 
 Row = tuple[str, str]
@@ -22,6 +23,7 @@ def summary_rows(audit: AuditTotals, dataset: ConvertResult, report: ReportSumma
         *_losses(counts.skip_reasons),
         ("Train samples", f"{counts.train:,}"),
         ("Val samples", f"{counts.val:,}"),
+        *((f"  kept, though odd: {kind}", f"{count:,}") for kind, count in dataset.oddities.items() if count),
         ("Output tars", f"{dataset.tars:,}"),
         ("Output bytes", f"{dataset.output_bytes:,}"),
         ("Raw shards in", str(dataset.source_dir)),
@@ -37,7 +39,7 @@ def markdown_table(rows: Iterable[Row]) -> str:
 
 
 def _losses(reasons: dict[str, int]) -> list[Row]:
-    return [(f"  lost: {' '.join(reason.split())}", f"{count:,}") for reason, count in reasons.items()]
+    return [(f"  lost: {shown_text(reason)}", f"{count:,}") for reason, count in reasons.items()]
 
 
 def _share(part: int, whole: int) -> str:
