@@ -21,7 +21,7 @@ from tasks.layout import absolute, default_audit_dir
 from tasks.progress import show_table, with_progress
 from tasks.receipts import timed
 from tasks.settings import CheckSettings, ConvertSettings
-from tasks.words import fails_in_words, run_task
+from tasks.words import ends_in_words, run_task
 
 
 class ConvertResult(BaseModel):
@@ -38,9 +38,13 @@ class ConvertResult(BaseModel):
     output_bytes: int
     index: IndexSummary
 
+    def in_words(self) -> str:
+        """What the dataset holds, in a line."""
+        return f"{self.raw_shards_opened} shards, {self.counts.in_words()}; {self.tars} tars"
+
 
 @flow(name="convert-dataset", flow_run_name="convert {source_dir} to {output_dir}")
-@fails_in_words
+@ends_in_words
 def convert_dataset(
     source_dir: Path,
     output_dir: Path,

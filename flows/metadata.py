@@ -16,13 +16,13 @@ from tasks.metadata.fetch import FetchedFile, fetch_jobs
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
 from tasks.metadata.task import fetch_metadata_file, write_metadata_manifest
-from tasks.words import fails_in_words, run_task
+from tasks.words import ends_in_words, run_task
 
 _FILES_AT_A_TIME = 4
 
 
 @flow(name="download-metadata", flow_run_name="metadata of {dataset_slice} in {root}")
-@fails_in_words
+@ends_in_words
 def download_metadata(
     root: Path, dataset_slice: str = "datacomp-1b-tutorial", verify: Verify = "changed"
 ) -> ManifestSummary:

@@ -17,7 +17,7 @@ from tasks.layout import DataRoot, absolute
 from tasks.megatron.places import FIRST_ITERATION, holds_files, imported_checkpoint
 from tasks.megatron.settings import CheckpointSettings, TrainingSettings
 from tasks.plain_text import Word
-from tasks.words import fails_in_words
+from tasks.words import ends_in_words
 
 
 class PipelineResult(BaseModel):
@@ -28,9 +28,13 @@ class PipelineResult(BaseModel):
     root: Path
     stages: dict[str, str]
 
+    def in_words(self) -> str:
+        """Which stages ran, in a line."""
+        return f"completed: {', '.join(self.stages)}"
+
 
 @flow(name="prepare-and-train", flow_run_name="prepare and train {training.name} in {root}")
-@fails_in_words
+@ends_in_words
 def prepare_and_train(
     root: Path,
     checkpoint: CheckpointSettings,

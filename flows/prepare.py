@@ -25,7 +25,7 @@ from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
 from tasks.report.report import ReportSummary
 from tasks.settings import CheckSettings, ConvertSettings, DownloadSettings, GateSettings
-from tasks.words import fails_in_words
+from tasks.words import ends_in_words
 
 
 class PrepareResult(BaseModel):
@@ -42,13 +42,17 @@ class PrepareResult(BaseModel):
     check: CheckSummary
     report: ReportSummary
 
+    def in_words(self) -> str:
+        """What came of the slice, in a line."""
+        return f"{self.audit.shards} shards, {self.dataset.counts.in_words()}"
+
 
 @flow(
     name="prepare-datacomp",
     flow_run_name="prepare {dataset_name} of {dataset_slice} in {root}",
     on_cancellation=[cancel_children],
 )
-@fails_in_words
+@ends_in_words
 def prepare_datacomp(
     root: Path,
     dataset_slice: str = "datacomp-1b-tutorial",

@@ -1,18 +1,28 @@
-"""Let a flow or task end as Failed with a sentence, not with a stack trace."""
+"""Let a flow or task end with a sentence: what came of it, or what is wrong, not a stack trace."""
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from prefect import Task
 from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
-from prefect.states import Failed
+from prefect.states import Completed, Failed
 
 from tasks.errors import PipelineError, TransientError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Told(Protocol):
+    """A result that can be told in a sentence."""
+
+    def in_words(self) -> str:
+        """What came of it, in a line."""
+
+
+ToldResult = TypeVar("ToldResult", bound=Told)
 
 
 def fails_in_words(function: Callable[P, R]) -> Callable[P, R]:
@@ -30,6 +40,23 @@ def fails_in_words(function: Callable[P, R]) -> Callable[P, R]:
         except PipelineError as error:
             get_run_logger().error("%s", error)
             return Failed(message=str(error), data=error)  # type: ignore[return-value]
+
+    return wrapped
+
+
+def ends_in_words(function: Callable[P, ToldResult]) -> Callable[P, ToldResult]:
+    """For flows: as ``fails_in_words``, and a flow that completes says in its state's message what came of it.
+
+    Prefect hands the state's data on, so that a caller of the flow gets the result.
+    """
+    failing = fails_in_words(function)
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> ToldResult:
+        result = failing(*args, **kwargs)
+        if isinstance(result, State):
+            return result
+        return Completed(message=result.in_words(), data=result)  # type: ignore[return-value]
 
     return wrapped
 

@@ -51,6 +51,11 @@ class ReportSummary(BaseModel):
     odd_pictures: dict[str, int]
     samples_with_repeated_source: int
 
+    def in_words(self) -> str:
+        """What was looked at, in a line."""
+        odd = ", ".join(f"{count:,} {kind}" for kind, count in self.odd_pictures.items()) or "none"
+        return f"{self.samples:,} samples, {self.pictures_looked_at:,} pictures looked at; odd ones: {odd}"
+
 
 def write_report(places: Places, target: Path, settings: ReportSettings) -> ReportSummary:
     """Write the report of a dataset to ``target``. Raises DatasetError if its tables are missing or disagree."""
