@@ -5,7 +5,7 @@ CLUSTER ?= slurm
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-slurm slurm-pool lint ui benchmark lock clean
+.PHONY: quickstart test test-slurm slurm-pool lint ui automations report browse screenshots settings benchmark lock clean
 
 quickstart: $(VENV)/.ready
 	$(BIN)/python -m flows.quickstart --root $(ROOT)
@@ -29,6 +29,10 @@ lint: $(VENV)/.ready
 
 ui: $(VENV)/.ready
 	$(BIN)/python -m flows.ui
+
+# Tell people of runs that failed, stalled or completed; NOTIFY names a notification block of the server.
+automations: $(VENV)/.ready
+	$(BIN)/python -m deployments.automations.load $(if $(NOTIFY),--notify $(NOTIFY))
 
 report: $(VENV)/.ready
 	$(BIN)/python -m flows.report --root $(ROOT)
