@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from flows.prepare import DatasetName
 from flows.program import run_program
+from flows.stages import only_given
 from tasks.errors import GateError, SettingsError
 from tasks.layout import DataRoot, absolute
 from tasks.megatron.places import FIRST_ITERATION, holds_files, imported_checkpoint
@@ -80,7 +81,9 @@ def _run_stage(name: str, suffix: str, parameters: dict[str, Any]) -> str:
     """
     key = f"{flow_run.get_id()}-{name}"
     try:
-        child = cast(FlowRun, run_deployment(f"{name}/{suffix}", parameters=_as_json(parameters), idempotency_key=key))
+        child = cast(
+            FlowRun, run_deployment(f"{name}/{suffix}", parameters=only_given(parameters), idempotency_key=key)
+        )
     except ObjectNotFound:
         raise SettingsError(f"there is no deployment {name}/{suffix}: deploy it, or give another suffix") from None
     state = child.state
@@ -89,17 +92,6 @@ def _run_stage(name: str, suffix: str, parameters: dict[str, Any]) -> str:
         raise GateError(f"{name} (flow run {child.name}) ended {end}. No stage after it was started")
     get_run_logger().info("%s: %s", name, child.name)
     return str(child.id)
-
-
-def _as_json(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Only what was given: what is left out is for the deployment to fill in."""
-    return {name: _plain(value) for name, value in parameters.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_unset=True)
-    return str(value) if isinstance(value, Path) else value
 
 
 if __name__ == "__main__":

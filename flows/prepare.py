@@ -77,8 +77,7 @@ def prepare_datacomp(
         check: How the dataset is checked.
         cluster: Cluster profile: the name of a shipped one, or the path of a YAML file.
         verify: changed: trust noted hashes of unchanged files; full: hash everything again.
-        execution: here: stages run in this process; deployments: each as a run of its own deployment, with a size of
-            its own (on Slurm: a job of its own).
+        execution: here: stages run in this process; deployments: each as a run of its own deployment (a Slurm job).
     """
     data, slice_ = DataRoot(absolute(root)), load_slice(dataset_slice)
     _refuse_taken_name(data, dataset_name)
