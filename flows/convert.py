@@ -10,7 +10,8 @@ from deployments.profiles import ClusterProfile, load_profile
 from flows.program import run_program
 from tasks.caching import stored_in
 from tasks.convert.conversion import Conversion
-from tasks.convert.models import Counts, Plan
+from tasks.convert.models import Counts, Plan, PrepareFolder
+from tasks.convert.plan_files import reject_kinds
 from tasks.convert.task import scan_one_shard, write_one_tar
 from tasks.energon.index import IndexSummary
 from tasks.energon.task import index_dataset_task
@@ -100,6 +101,7 @@ def _scan_and_write(conversion: Conversion, profile: ClusterProfile) -> Plan:
         with timed(conversion.folder.path, "plan"):
             plan = conversion.plan()
         _say(plan)
+        _show(plan, conversion.folder)
         write = stored_in(write_one_tar, conversion.folder.results)
         with timed(conversion.folder.path, "write"):
             writes = run_each(runner, write, conversion.write_jobs(plan), jobs_in_flight(workers))
@@ -123,8 +125,14 @@ def _say(plan: Plan) -> None:
         counts.skip_reasons,
         len(plan.tars),
     )
-    reasons = [{"reason": reason, "samples": count} for reason, count in counts.skip_reasons.items()]
-    show_table("reject-reasons", reasons, f"{counts.skipped:,} of {counts.input_samples:,} samples were rejected")
+
+
+def _show(plan: Plan, folder: PrepareFolder) -> None:
+    counts = plan.counts
+    of_all = f"{counts.skipped:,} of {counts.input_samples:,} samples were rejected"
+    show_table("reject-reasons", reject_kinds(folder), of_all)
+    tars = [{"tar": tar.filename, "split": tar.split, "samples": tar.samples} for tar in plan.tars]
+    show_table("output-tars", tars, f"{counts.train:,} train and {counts.val:,} val samples in {len(tars):,} tars")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from tasks.metadata.fetch import FetchedFile, fetch_jobs
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
 from tasks.metadata.task import fetch_metadata_file, write_metadata_manifest
+from tasks.progress import with_progress
 from tasks.words import ends_in_words, run_task
 
 _FILES_AT_A_TIME = 4
@@ -37,7 +38,8 @@ def download_metadata(
     slice_ = load_slice(dataset_slice)
     task = stored_in(fetch_metadata_file, data.results)
     with ThreadPoolTaskRunner[Any](max_workers=_FILES_AT_A_TIME) as runner:
-        outcomes = list(run_each(runner, task, fetch_jobs(data.metadata, slice_), _FILES_AT_A_TIME))
+        fetched = run_each(runner, task, fetch_jobs(data.metadata, slice_), _FILES_AT_A_TIME)
+        outcomes = list(with_progress(fetched, "metadata-progress", len(slice_.files), "files"))
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     if errors:
         kind = TransientError if all(isinstance(error, TransientError) for error in errors) else MetadataError

@@ -14,7 +14,7 @@ from flows.metadata import download_metadata
 from flows.program import run_program
 from flows.report import report_dataset
 from flows.stages import Execution, Stages, cancel_children
-from flows.summary import markdown_table, summary_rows
+from flows.summary import markdown_places, markdown_table, summary_rows
 from tasks.audit.models import AuditTotals
 from tasks.energon.check import CheckSummary
 from tasks.errors import SettingsError
@@ -103,7 +103,7 @@ def prepare_datacomp(
         report=report,
     )
     create_markdown_artifact(
-        markdown_table(summary_rows(audit, dataset, report)),
+        markdown_table(summary_rows(audit, dataset, report)) + "\n" + markdown_places(dataset, report),
         key="prepared-dataset",
         description=f"{dataset_name} of {slice_.name}",
     )

@@ -49,6 +49,22 @@ def read_samples(folder: PrepareFolder, tar: PlannedTar) -> pa.Table:
     return pq.ParquetFile(folder.samples).read_row_group(tar.row_group)
 
 
+def reject_kinds(folder: PrepareFolder) -> list[dict[str, str | int]]:
+    """A row for each reason and cause of rejects: how many samples, and the first of them; most frequent first."""
+    rejects = pq.read_table(folder.rejects).group_by(["reason", "cause"], use_threads=False)
+    kinds = rejects.aggregate([([], "count_all"), ("raw_tar", "first"), ("key", "first")]).to_pylist()
+    rows = [
+        {
+            "reason": kind["reason"],
+            "cause": kind["cause"] or "",
+            "samples": kind["count_all"],
+            "for example": f"{kind['key_first'].decode('utf-8', 'backslashreplace')} in {kind['raw_tar_first']}",
+        }
+        for kind in kinds
+    ]
+    return sorted(rows, key=lambda row: -row["samples"])
+
+
 def _write_samples(path: Path, names: Array, plan: Plan, decision: Decision, placement: Placement) -> None:
     samples = decision.table.select(_SAMPLE_COLUMNS)
     schema = pa.schema([("raw_tar", pa.string()), *samples.schema])
