@@ -1,5 +1,6 @@
 """After a restart: finds the pool's unfinished runs, and for each its job, wherever the last worker was killed."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,10 +10,11 @@ from prefect.client.schemas.objects import FlowRun
 
 from deployments.slurm import states
 from deployments.slurm.commands import Slurm
-from deployments.slurm.folder import newest_folder, note_job_id, noted_job_id, tag_of
+from deployments.slurm.folder import job_in_queue, newest_folder, note_job_id, noted_job_id
 from deployments.slurm.pid import JobPid
 from deployments.slurm.settings import SlurmWorkerSettings
-from deployments.slurm.supervisor import Supervised, Supervisor
+from deployments.slurm.supervised import Supervised
+from deployments.slurm.supervisor import Supervisor
 from deployments.slurm.variables import JobVariables
 
 if TYPE_CHECKING:
@@ -34,14 +36,14 @@ class Adoption:
         runs = [run for run in await self._unfinished_runs() if self._is_free(run)]
         if not runs:
             return []
-        cluster, tagged = await self._worker.cluster(), await self._slurm.tagged_jobs()
-        jobs = [await self._adopt(run, cluster, tagged) for run in runs]
+        cluster, queue = await self._worker.cluster(), await self._slurm.jobs_by_script()
+        jobs = [await self._adopt(run, cluster, queue) for run in runs]
         return [job for job in jobs if job is not None]
 
-    async def _adopt(self, run: FlowRun, cluster: str, tagged: dict[str, int]) -> Supervised | None:
+    async def _adopt(self, run: FlowRun, cluster: str, queue: Mapping[Path, int]) -> Supervised | None:
         variables = await self._variables(run)
         folder = newest_folder(variables.log_dir, run.id)
-        job_id = _job_of(folder, tagged) if folder else _job_of_pid(run, cluster)
+        job_id = _job_of(folder, queue) if folder else _job_of_pid(run, cluster)
         if job_id is None:
             if folder or not run.infrastructure_pid:
                 await self._schedule_again(run)
@@ -95,10 +97,10 @@ class Adoption:
         return run.id not in self._worker.submitting and not self._supervisor.watches(run.id)
 
 
-def _job_of(folder: Path, tagged: dict[str, int]) -> int | None:
+def _job_of(folder: Path, queue: Mapping[Path, int]) -> int | None:
     """The job of an attempt: noted, or, if the worker was killed before it could, found in the queue."""
     job_id = noted_job_id(folder)
-    if job_id is None and (job_id := tagged.get(tag_of(folder))) is not None:
+    if job_id is None and (job_id := job_in_queue(folder, queue)) is not None:
         note_job_id(folder, job_id)
     return job_id
 

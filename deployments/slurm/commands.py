@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tasks.errors import PipelineError, TransientError
 
@@ -17,7 +18,6 @@ _UNAVAILABLE = re.compile(
     r"|Unable to establish|persistent connection|Transport endpoint|Protocol authentication error|Munge",
     re.IGNORECASE,
 )
-TAG_PREFIX = "prefect:"
 UNKNOWN_JOB = "Invalid job id specified"
 NO_ACCOUNTING = "accounting storage is disabled"
 
@@ -96,12 +96,11 @@ class Slurm:
             raise SlurmRefused(f"sbatch: expected a job id, got {out.strip()!r}")
         return int(found[1])
 
-    async def tagged_jobs(self) -> dict[str, int]:
-        """This user's jobs that slurmctld knows, by the tag with which our comments begin; the newest of each."""
-        text = await self.run("squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-O", "JobID:24|,Comment:1000")
-        rows = (line.partition("|") for line in text.splitlines())
-        found = {(comment.split() or [""])[0]: int(number) for number, _, comment in sorted(rows, key=_job_number)}
-        return {tag: number for tag, number in found.items() if tag.startswith(TAG_PREFIX)}
+    async def jobs_by_script(self) -> dict[Path, int]:
+        """This user's jobs that slurmctld knows, by the script that each executes; the newest of each."""
+        text = await self.run("squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-O", "JobID:24|,Command:4096")
+        rows = (line.split("|", 1) for line in text.splitlines() if "|" in line)
+        return {Path(script.strip()): number for number, script in sorted((int(job), script) for job, script in rows)}
 
     async def knows(self, job_id: int) -> bool:
         """Whether slurmctld knows the job, running, waiting or just ended."""
@@ -125,7 +124,3 @@ class Slurm:
                 raise SlurmUnavailable(f"{name}: no answer within {self.timeout:g} s") from None
             raise
         return Answer(process.returncode or 0, out.decode(errors="replace"), error.decode(errors="replace").strip())
-
-
-def _job_number(row: tuple[str, str, str]) -> int:
-    return int(row[0])

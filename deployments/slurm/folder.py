@@ -1,11 +1,11 @@
 """The folder of a job: its script, environment file, log, exit receipt and job id, one folder an attempt."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID
 
-from deployments.slurm.commands import TAG_PREFIX
-from deployments.slurm.script import LOG_FILE
+from deployments.slurm.script import LOG_FILE, SCRIPT_FILE
 from tasks.errors import SettingsError
 from tasks.files import write_bytes
 
@@ -37,8 +37,17 @@ def newest_folder(log_dir: str, flow_run_id: UUID) -> Path | None:
 
 
 def tag_of(folder: Path) -> str:
-    """What names this attempt in the job's comment: ``prefect:<flow run>:<attempt>``."""
-    return f"{TAG_PREFIX}{folder.parent.name}:{folder.name}"
+    """What names this attempt in the job's comment, for people: ``prefect:<flow run>:<attempt>``."""
+    return f"prefect:{folder.parent.name}:{folder.name}"
+
+
+def job_in_queue(folder: Path, jobs: Mapping[Path, int]) -> int | None:
+    """The job of an attempt among ``jobs``, by script; None if it is not there.
+
+    The end of the path decides: what leads to the log directory may be spelled in several ways.
+    """
+    wanted = (folder / SCRIPT_FILE).parts[-3:]
+    return max((job for script, job in jobs.items() if script.parts[-3:] == wanted), default=None)
 
 
 def note_job_id(folder: Path, job_id: int) -> None:

@@ -59,7 +59,10 @@ class JobReport:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What the batch script noted when it ended: seconds since its start, exit code, signal that came first."""
+    """What the batch script noted when it ended: seconds since its start, exit code, signal that came first.
+
+    ``memory_peak`` is in bytes, 0 where nobody counted.
+    """
 
     elapsed: int
     exit_code: int
@@ -67,6 +70,7 @@ class Receipt:
     node: str
     restarts: int
     signal: str
+    memory_peak: int = 0
 
 
 def parse_squeue(text: str) -> dict[int, JobReport]:
@@ -79,7 +83,8 @@ def parse_scontrol(text: str) -> JobReport | None:
     """The report in the one line of ``scontrol -o show job ID``; None if there is none."""
     # The name comes first and may hold anything, so fields are looked for after it.
     start = text.find(" UserId=")
-    job, fields = re.match(r"\s*JobId=(\d+)", text), dict(re.findall(r" (\S+?)=(\S*)", text[start:]))
+    # The comment, too, may hold anything; of two fields of one name the first is Slurm's.
+    job, fields = re.match(r"\s*JobId=(\d+)", text), dict(reversed(re.findall(r" (\S+?)=(\S*)", text[start:])))
     if job is None or start < 0:
         return None
     code, signal = _code_and_signal(fields.get("ExitCode", ""))

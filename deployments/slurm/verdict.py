@@ -78,8 +78,8 @@ def _cause(report: JobReport, receipt: Receipt | None) -> str:
     if _at_time_limit(report, receipt):
         return f"reached its time limit of {duration(report.time_limit)}; ask for more time (time_limit)"
     if _out_of_memory(report):
-        used = f", used {report.memory_used}" if report.memory_used else ""
-        return f"ran out of memory (requested {report.memory or 'the default'}{used}); ask for more (mem)"
+        requested = f"requested {report.memory or 'the default'}"
+        return f"ran out of memory ({requested}{_used(report, receipt)}); ask for more (mem)"
     causes = {
         "CANCELLED": f"was cancelled{f' by user {report.cancelled_by}' if report.cancelled_by else ''}",
         "PREEMPTED": "was preempted by a job of higher priority",
@@ -90,6 +90,13 @@ def _cause(report: JobReport, receipt: Receipt | None) -> str:
         "COMPLETED": "ended with exit code 0",
     }
     return causes.get(report.state) or _exit(report, receipt)
+
+
+def _used(report: JobReport, receipt: Receipt | None) -> str:
+    # What the kernel counted is exact; accounting looks now and then, and misses what goes fast.
+    if receipt and receipt.memory_peak:
+        return f", used {receipt.memory_peak / 2**20:.0f}M"
+    return f", used {report.memory_used}" if report.memory_used else ""
 
 
 def _exit(report: JobReport, receipt: Receipt | None) -> str:

@@ -15,13 +15,14 @@ from deployments.slurm.adoption import Adoption
 from deployments.slurm.commands import Slurm, SlurmUnavailable
 from deployments.slurm.configuration import SlurmJobConfiguration, SlurmVariables
 from deployments.slurm.environment import remove_environment
-from deployments.slurm.folder import newest_folder, note_job_id, tag_of
+from deployments.slurm.folder import job_in_queue, newest_folder, note_job_id
 from deployments.slurm.pid import JobPid
 from deployments.slurm.poller import Pace, Poller
 from deployments.slurm.script import SCRIPT_FILE
 from deployments.slurm.settings import SlurmWorkerSettings
 from deployments.slurm.states import read_run
-from deployments.slurm.supervisor import Supervised, Supervisor
+from deployments.slurm.supervised import Supervised
+from deployments.slurm.supervisor import Supervisor
 from tasks.errors import PipelineError
 
 
@@ -144,28 +145,33 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         try:
             folder = configuration.write_files(flow_run.id)
             async with self._sbatch:
-                cluster, job_id = await self._submit_once(flow_run, folder)
+                cluster, job_id, late = await self._submit_once(flow_run, folder)
         except (PipelineError, OSError) as error:
             if folder:
                 remove_environment(folder)
             raise InfrastructureError(f"The run cannot become a Slurm job: {error}") from None
-        # There is a job now: no fault may hide it. Its comment names the run, should the note be lost.
+        # There is a job now: no fault may hide it. Its script names the run, should the note be lost.
         with contextlib.suppress(OSError):
             note_job_id(folder, job_id)
+        if late:
+            await self._give_up_if_taken(flow_run, folder, job_id)
         self.get_flow_run_logger(flow_run).info("Submitted as Slurm job %s; its files: %s", job_id, folder)
         return Supervised(flow_run, JobPid(cluster, job_id), folder, configuration.slurm)
 
-    async def _submit_once(self, flow_run: FlowRun, folder: Path) -> tuple[str, int]:
-        """Submit, again and again while Slurm is silent, but never a script that it has taken already."""
+    async def _submit_once(self, flow_run: FlowRun, folder: Path) -> tuple[str, int, bool]:
+        """Submit, again and again while Slurm is silent, but never a script that it has taken already.
+
+        Gives the cluster, the job's id, and whether Slurm was silent before.
+        """
         delay, deadline = 1.0, asyncio.get_running_loop().time() + self._settings.submit_patience_seconds
         tried = False
         while True:
             try:
                 cluster = await self.cluster()
-                if tried and (job_id := (await self._slurm.tagged_jobs()).get(tag_of(folder))):
-                    return cluster, job_id
-                tried = True
-                return cluster, await self._slurm.submit(str(folder / SCRIPT_FILE))
+                if tried and (job_id := job_in_queue(folder, await self._slurm.jobs_by_script())):
+                    return cluster, job_id, True
+                late, tried = tried, True
+                return cluster, await self._slurm.submit(str(folder / SCRIPT_FILE)), late
             except SlurmUnavailable as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
@@ -173,6 +179,19 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             await asyncio.sleep(delay)
             await self._still_wanted(flow_run, folder)
             delay = min(delay * 2, self._settings.poll_seconds_max)
+
+    async def _give_up_if_taken(self, flow_run: FlowRun, folder: Path, job_id: int) -> None:
+        # While Slurm was silent, another worker may have taken the run for lost and scheduled it again.
+        try:
+            run = await read_run(self.client, flow_run.id)
+        except Exception as error:
+            self._logger.warning("Job %s: the API does not answer; its run is adopted later. %s", job_id, error)
+            return
+        again = run is None or run.state is None or run.state.is_scheduled()
+        if again or newest_folder(str(folder.parents[1]), flow_run.id) != folder:
+            with contextlib.suppress(PipelineError):
+                await self._slurm.cancel(job_id)
+            raise NoLongerWanted(f"Slurm job {job_id} was cancelled: another worker has the run now")
 
     async def _still_wanted(self, flow_run: FlowRun, folder: Path) -> None:
         run = await read_run(self.client, flow_run.id)

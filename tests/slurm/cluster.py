@@ -143,10 +143,8 @@ class SlurmCluster:
         key.chmod(0o400)
         ports = free_ports(self.layout.port_count)
         self._ports = ports
-        self.conf.write_text(slurm_conf(self.layout, self.folder, ports))
+        self.conf.write_text(slurm_conf(self.layout, self.folder, ports) + _plugins())
         if TREE:
-            with self.conf.open("a") as file:
-                file.write(f"PluginDir={TREE}/usr/lib/x86_64-linux-gnu/slurm-wlm\n")
             (self.folder / "etc" / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         (self.folder / "etc" / "gres.conf").write_text(gres_conf(self.layout, self.folder))
         if self.layout.cgroups:
@@ -185,7 +183,7 @@ class SlurmCluster:
         )  # fmt: skip
         self._until("mariadb", "--no-defaults", f"--socket={run / 'mariadb.sock'}", "-e", DATABASE_SETUP)
         conf = self.folder / "etc" / "slurmdbd.conf"
-        conf.write_text(database_conf(self.folder, self._ports))
+        conf.write_text(database_conf(self.folder, self._ports) + _plugins())
         conf.chmod(0o600)
         self._daemon("slurmdbd")
         self._until("sacctmgr", "-n", "-i", "add", "cluster", self.layout.name)
@@ -193,7 +191,7 @@ class SlurmCluster:
         self.command("sacctmgr", "-n", "-i", "add", "user", "root", "account=vision", "defaultaccount=vision")
 
     def _until(self, *arguments: str) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while True:
             try:
                 self.command(*arguments)
@@ -294,6 +292,10 @@ def _free(port: int) -> bool:
 
 def _program(name: str) -> str:
     return shutil.which(name, path=_search_path()) or name
+
+
+def _plugins() -> str:
+    return f"PluginDir={TREE}/usr/lib/x86_64-linux-gnu/slurm-wlm\n" if TREE else ""
 
 
 def _search_path() -> str:

@@ -50,7 +50,7 @@ class Pool:
         with self.client() as client:
             template = SlurmWorker.get_default_base_job_template()
             client.create_work_pool(WorkPoolCreate(name=self.name, type="slurm-sbatch", base_job_template=template))
-            for probe in (probes.nap, probes.show_job):
+            for probe in (probes.nap, probes.show_job, probes.refuse, probes.parent):
                 flow_id = client.create_flow(probe)
                 self.deployments[probe.name] = client.create_deployment(
                     flow_id,
@@ -65,12 +65,12 @@ class Pool:
         """A client of the server."""
         return get_client(sync_client=True)
 
-    def start_worker(self, **environment: str) -> None:
+    def start_worker(self, name: str = "first", **environment: str) -> None:
         """Start a worker as a user would; it finds the worker type through the entry point."""
         log = (self.folder / "worker.log").open("ab")
-        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", self.name, "--name", f"of-{self.name}"]
+        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", self.name]
         self.worker = subprocess.Popen(
-            [*command, "--type", "slurm-sbatch"],
+            [*command, "--name", f"{name}-of-{self.name}", "--type", "slurm-sbatch"],
             cwd=ROOT,
             env={
                 **os.environ,
@@ -132,6 +132,14 @@ class Pool:
                 raise TimeoutError(f"{run.state!r} after {seconds} s; the worker said:\n{told}")
             time.sleep(0.2)
 
+    def until_true(self, holds: Callable[[], bool], seconds: float = 90) -> None:
+        """Wait for something to become true."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"still not true after {seconds} s")
+            time.sleep(0.2)
+
     def end(self, run_id: UUID, seconds: float = 90) -> FlowRun:
         """Wait for the run's end."""
         return self.wait(run_id, lambda run: run.state is not None and run.state.is_final(), seconds)
@@ -158,7 +166,7 @@ class Pool:
 
     def jobs_of(self, run_id: UUID) -> list[int]:
         """All jobs that were ever submitted for a run."""
-        rows = self.slurm.command("squeue", "-h", "-t", "all", "-O", "JobID:20|,Comment:200").splitlines()
+        rows = self.slurm.command("squeue", "-h", "-t", "all", "-O", "JobID:20|,Command:1000").splitlines()
         return sorted(int(row.split("|")[0]) for row in rows if str(run_id) in row)
 
     def logs(self, run_id: UUID) -> str:

@@ -6,6 +6,10 @@ from pathlib import Path
 
 from prefect import flow
 
+from flows.stages import Stages, cancel_children
+from tasks.errors import GateError
+from tasks.words import fails_in_words
+
 
 @flow
 def nap(folder: str, seconds: float = 0) -> None:
@@ -26,3 +30,22 @@ def show_job(folder: str) -> None:
     """Write down the environment that a job sees."""
     lines = [f"{name}={value}" for name, value in sorted(os.environ.items())]
     (Path(folder) / "environment").write_text("\n".join(lines))
+
+
+@flow
+@fails_in_words
+def refuse(folder: str) -> None:
+    """End as a gate does that is not passed."""
+    raise GateError(f"{folder}: 3 samples are there, 4 are wanted")
+
+
+@flow(on_cancellation=[cancel_children])
+@fails_in_words
+def parent(folder: str, stage: str, seconds: float = 0) -> None:
+    """Run ``nap`` or ``refuse`` as a stage, in a job of its own."""
+    stages = Stages("deployments", Path(folder) / "results")
+    if stage == "nap":
+        stages.run(nap, folder, seconds)
+    else:
+        stages.run(refuse, folder)
+    (Path(folder) / "went-on").touch()

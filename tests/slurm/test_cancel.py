@@ -3,6 +3,8 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.slurm.pool import Pool
 
 
@@ -37,6 +39,20 @@ def test_cancel_in_the_ui_ends_a_job_that_does_not_listen(pool: Pool, shared: Pa
     child = int((shared / "child").read_text())
     time.sleep(0.5)
     assert not Path(f"/proc/{child}").exists() or " Z " in Path(f"/proc/{child}/stat").read_text()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_job_of_a_deleted_run_is_cancelled(pool: Pool, shared: Path, waits: bool) -> None:
+    directives = ["--hold"] if waits else []
+    run_id = pool.submit("nap", {"folder": str(shared), "seconds": 300}, extra_directives=directives)
+    if waits:
+        pool.pending(run_id, "JobHeldUser")
+    else:
+        pool.wait(run_id, lambda _: (shared / "began").exists())
+    (job,) = pool.jobs_of(run_id)
+    with pool.client() as client:
+        client.delete_flow_run(run_id)
+    pool.until_true(lambda: pool.job_state(job) == "CANCELLED")
 
 
 def test_scancel_from_outside_is_cancelled_not_crashed(pool: Pool, shared: Path) -> None:

@@ -12,10 +12,25 @@ job_folder=/shared/jobs/1234/1
 signal=
 child=
 
+# Bytes that the job used at most on this node, where control groups (version 1; 2 since Linux 5.19) count them.
+memory_peak() {
+    local kinds path file
+    while IFS=: read -r _ kinds path; do
+        path=${path%%/step_*}
+        case ",$kinds," in
+            *,memory,*) file=/sys/fs/cgroup/memory$path/memory.max_usage_in_bytes ;;
+            ,,) file=/sys/fs/cgroup$path/memory.peak ;;
+            *) continue ;;
+        esac
+        [ "${path##*/job_}" = "$SLURM_JOB_ID" ] && cat "$file" 2>/dev/null && return
+    done </proc/self/cgroup
+    echo 0
+}
+
 leave_receipt() {
     local code=$?
-    printf '{"elapsed": %d, "exit_code": %d, "job_id": %d, "node": "%s", "restarts": %d, "signal": "%s"}\n' \
-        "$SECONDS" "$code" "$SLURM_JOB_ID" "${SLURMD_NODENAME:-}" "${SLURM_RESTART_COUNT:-0}" "$signal" \
+    printf '{"elapsed": %d, "exit_code": %d, "job_id": %d, "memory_peak": %d, "node": "%s", "restarts": %d, "signal": "%s"}\n' \
+        "$SECONDS" "$code" "$SLURM_JOB_ID" "$(memory_peak)" "${SLURMD_NODENAME:-}" "${SLURM_RESTART_COUNT:-0}" "$signal" \
         >"$job_folder/receipt.partial"
     mv "$job_folder/receipt.partial" "$job_folder/receipt.json"
 }

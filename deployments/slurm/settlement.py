@@ -1,0 +1,104 @@
+"""The end of a run whose job has ended: told once, however many workers watch it, however long the API is away."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prefect.client.schemas.objects import FlowRun
+
+from deployments.slurm import states
+from deployments.slurm.environment import remove_environment
+from deployments.slurm.folder import log_tail
+from deployments.slurm.jobs import JobReport, read_receipt
+from deployments.slurm.supervised import Supervised
+from deployments.slurm.verdict import Fate, Verdict, judge
+
+if TYPE_CHECKING:
+    from deployments.slurm.worker import SlurmWorker
+
+_SETTLED_FILE = "settled"
+_LONGEST_DELAY = 60  # seconds
+
+
+class _BeingSettled(Exception):
+    """Another worker is telling the end of this job."""
+
+
+async def settle_with_patience(worker: "SlurmWorker", job: Supervised, report: JobReport) -> None:
+    """Give the run of an ended job the end that it had, trying again until the API has taken it."""
+    delay = 1.0
+    while True:
+        try:
+            with _alone(job.folder) as settled:
+                if not settled:
+                    await _settle(worker, job, report)
+                return
+        except _BeingSettled:
+            pass
+        except Exception as error:
+            worker._logger.warning("Job %s has ended, but the API does not take it: %s", job.pid, error)
+        await asyncio.sleep(delay)
+        delay = min(delay * 2, _LONGEST_DELAY)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path | None) -> Iterator[bool]:
+    """Hold the job's settlement; yields whether it was settled before. Raises _BeingSettled if another holds it.
+
+    Two workers of one pool watch the same jobs. Without this both could schedule a run again, and the second, if a
+    new job had begun meanwhile, would start a third. The lock ends with its holder.
+    """
+    file = _opened(folder)
+    if file is None:
+        yield False
+        return
+    try:
+        _lock(file)
+        yield os.fstat(file).st_size > 0
+        with contextlib.suppress(OSError):
+            os.write(file, b"settled\n")
+    finally:
+        os.close(file)
+
+
+def _opened(folder: Path | None) -> int | None:
+    # A full or vanished log directory must not keep a run from its end.
+    with contextlib.suppress(OSError):
+        return os.open(folder / _SETTLED_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) if folder else None
+    return None
+
+
+def _lock(file: int) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _BeingSettled from None
+    except OSError:
+        return  # a file system without locks: one worker a pool, then
+
+
+async def _settle(worker: "SlurmWorker", job: Supervised, report: JobReport) -> None:
+    run = await states.read_run(worker.client, job.flow_run_id)
+    if job.folder:
+        remove_environment(job.folder)
+    if run is None or run.infrastructure_pid not in (None, str(job.pid)):
+        return
+    receipt = read_receipt(job.folder) if job.folder else None
+    verdict = judge(report, receipt, job.variables, await states.count_reschedules(worker.client, run.id))
+    done = await states.settle(worker.client, run, verdict)
+    worker.get_flow_run_logger(run).info("%s. The run was %s.", verdict.message, done)
+    _show_log(worker, job, run, verdict)
+
+
+def _show_log(worker: "SlurmWorker", job: Supervised, run: FlowRun, verdict: Verdict) -> None:
+    # A run that began has told its own story; of one that never did, the job's log is all there is.
+    expected = verdict.fate in {Fate.CANCELLED, Fate.RESCHEDULED} or (run.state and run.state.is_cancelling())
+    if run.start_time is not None or job.folder is None or expected:
+        return
+    tail = log_tail(job.folder)
+    words = f"The last lines of the job's log:\n{tail}" if tail else "The job left no log."
+    worker.get_flow_run_logger(run).error("The run died before it reached the API. %s", words)

@@ -1,0 +1,29 @@
+"""A job and the flow run that it executes, as one worker knows them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from prefect.client.schemas.objects import FlowRun
+
+from deployments.slurm.pid import JobPid
+from deployments.slurm.variables import JobVariables
+
+
+@dataclass
+class Supervised:
+    """A job and the flow run it executes."""
+
+    run: FlowRun
+    pid: JobPid
+    folder: Path | None
+    variables: JobVariables
+    told: str = ""
+    told_at: float = 0
+    restarts: int = 0
+    cancelling_since: float | None = None
+
+    @property
+    def flow_run_id(self) -> UUID:
+        """Id of the run."""
+        return self.run.id
