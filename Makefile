@@ -2,10 +2,12 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 ROOT ?= quickstart-data
 CLUSTER ?= slurm
+SEED ?= 1
+MINUTES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-slurm slurm-pool lint ui automations report browse screenshots settings benchmark lock clean
+.PHONY: quickstart test soak test-slurm slurm-pool lint ui automations report browse screenshots settings benchmark lock clean
 
 quickstart: $(VENV)/.ready
 	$(BIN)/python -m flows.quickstart --root $(ROOT)
@@ -17,6 +19,10 @@ test: lint
 # On a real Slurm, started for the tests; skipped where it is not installed (tests/slurm/install.sh), unless CI=true.
 test-slurm: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slurm tests/slurm
+
+# Kill whole flows at random moments, start them again, and compare with an undisturbed run; prints figures.
+soak: $(VENV)/.ready
+	$(BIN)/python -m tests.soak --seed $(SEED) --minutes $(MINUTES)
 
 # The Slurm work pool on the server of PREFECT_API_URL, with the defaults of a cluster profile.
 slurm-pool: $(VENV)/.ready

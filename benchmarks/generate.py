@@ -64,10 +64,10 @@ def _jpeg(picture: Image.Image, longest: int, rng: np.random.Generator) -> bytes
 def write_shards(folder: Path, shards: int, samples: int, longest: int = 512, different: int = DIFFERENT_JPEGS) -> None:
     """Write ``shards`` raw shards of ``samples`` samples each, with stats, as img2dataset does."""
     folder.mkdir(parents=True, exist_ok=True)
-    pool = jpegs(different, longest, np.random.default_rng(SEED))
+    pool = jpegs(min(different, shards * samples), longest, np.random.default_rng(SEED))
     for shard in range(shards):
         with tarfile.open(folder / f"{shard:08d}.tar", "w", format=tarfile.GNU_FORMAT) as tar:
-            for name, data in _members(shard, samples, pool):
+            for name, data in members(shard, samples, pool):
                 info = tarfile.TarInfo(name)
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
@@ -76,7 +76,8 @@ def write_shards(folder: Path, shards: int, samples: int, longest: int = 512, di
         (folder / f"{shard:08d}_stats.json").write_text(text, encoding="utf-8")
 
 
-def _members(shard: int, samples: int, pool: list[bytes]) -> Iterator[tuple[str, bytes]]:
+def members(shard: int, samples: int, pool: list[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of a shard's members, one sample after the other; pictures come from ``pool``, in turn."""
     for number in range(samples):
         key = f"{shard:05d}{number:07d}"
         uid = hashlib.sha256(key.encode()).hexdigest()[:32]

@@ -1,31 +1,33 @@
 """Measure ours against a plain serial program, side by side in one run: ``python -m benchmarks.run``.
 
-These machines are shared and noisy: read the ratios, not the seconds.
+Machines are shared and noisy: read the ratios rather than the seconds, and CPU seconds where others are at work.
 """
 
 import json
-import resource
 import shutil
 import sys
-import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 from pydantic_settings import CliApp
+from rich.console import Console
+from rich.table import Table
 
-from benchmarks import flow_cost, serial, stages
+from benchmarks import flow_cost, plot, serial, stages
 from benchmarks.generate import write_shards
+from benchmarks.measure import Cost, measured
 from flows.command_line import CommandLine
-from flows.program import table
 from tasks.energon.index import index_dataset
 from tasks.energon.loader import check_loader
 from tasks.settings import CheckSettings
 
-KIB = 1024
+Stages = dict[tuple[str, int], Cost]
+"""Costs by stage and number of workers; 0 workers: the serial program."""
+
+OURS = ("audit", "conversion", "conversion with index")
 
 
 class BenchmarkCommandLine(CommandLine):
@@ -35,60 +37,64 @@ class BenchmarkCommandLine(CommandLine):
     shards: int = Field(4, ge=1, description="Raw shards.")
     samples: int = Field(5000, ge=10, description="Samples in each.")
     workers: tuple[int, ...] = Field((1, 2), description="Numbers of worker processes to measure.")
+    repeat: int = Field(1, ge=1, description="Runs of each stage, of which the fastest counts.")
     flow: bool = Field(True, description="Measure the cost of flow and task runs too.")
 
 
-def measure(options: BenchmarkCommandLine) -> dict[str, float]:
-    """All figures by name: seconds, ratios (``… x``), bytes."""
-    raw = _shards(options)
-    figures: dict[str, float] = {"samples": options.shards * options.samples}
-    work = options.folder / "work"
+def measure(options: BenchmarkCommandLine) -> tuple[Stages, dict[str, float]]:
+    """The cost of every stage, and figures by name: ratios, rates, and what a flow run costs."""
+    raw, work = _shards(options), options.folder / "work"
     shutil.rmtree(work, ignore_errors=True)
-    figures["serial audit s"] = _seconds(serial.audit, raw)
-    figures["serial conversion s"] = _seconds(serial.convert, raw, work / "serial")
+    stages.warm(raw)
+    costs: Stages = {("audit", 0): _best(options, serial.audit, raw)[1]}
+    costs["conversion", 0] = _best(options, serial.convert, raw, work / "serial")[1]
+    figures: dict[str, float] = {}
     for workers in options.workers:
-        figures |= _ours(raw, work, workers)
-    figures |= _ratios(figures, options.workers)
+        costs |= _ours(options, raw, work, workers)
+    figures |= _ratios(costs, options.workers)
     dataset = work / f"indexed-{options.workers[-1]}"
-    figures["energon index s"] = _seconds(index_dataset, dataset)
-    loaded = check_loader(dataset, "val", CheckSettings())
-    figures["loader, val split, samples/s"] = loaded.samples / _seconds(
-        check_loader, dataset, "val", CheckSettings(verify="full")
-    )
-    figures["raw bytes"] = sum(path.stat().st_size for path in raw.glob("*.tar"))
-    figures["output bytes"] = sum(path.stat().st_size for path in dataset.glob("*.tar"))
-    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    figures["largest process, bytes"] = peak * KIB
-    return figures | (flow_cost.measure(work / "flow") if options.flow else {})
+    many = options.workers[-1]
+    costs["energon index", many] = measured(index_dataset, dataset)[1]
+    summary, costs["loader check", many] = measured(check_loader, dataset, "train", CheckSettings(loaders=many))
+    figures[f"loader check, samples/s, {many}"] = summary.samples / costs["loader check", many].seconds
+    return costs, figures | (flow_cost.measure(work / "flow") if options.flow else {})
 
 
-def _ours(raw: Path, work: Path, workers: int) -> dict[str, float]:
-    pool: AbstractContextManager[Any] = ProcessPoolExecutor(workers) if workers > 1 else nullcontext()
+def _ours(options: BenchmarkCommandLine, raw: Path, work: Path, workers: int) -> Stages:
     audits = work / f"audit-{workers}"
-    with pool as processes:
-        return {
-            f"decode floor, {workers} s": stages.decode_floor(raw, workers, processes),
-            f"audit, {workers} s": _seconds(stages.audit, raw, audits, processes),
-            f"conversion, {workers} s": _seconds(stages.convert, raw, work / f"plain-{workers}", None, processes),
-            f"conversion with index, {workers} s": _seconds(
-                stages.convert, raw, work / f"indexed-{workers}", audits, processes
-            ),
-        }
+    (seconds, cpu), cost = _best(options, stages.decode_floor, raw, workers)
+    jobs: dict[str, tuple[Any, ...]] = {
+        "audit": (stages.audit, raw, audits, workers),
+        "conversion": (stages.convert, raw, work / f"plain-{workers}", None, workers),
+        "conversion with index": (stages.convert, raw, work / f"indexed-{workers}", audits, workers),
+    }
+    floor = Cost(seconds, cpu, cost.peak_bytes, cost.bytes_read, cost.bytes_written)
+    return {("decoding alone", workers): floor} | {
+        (name, workers): _best(options, *job)[1] for name, job in jobs.items()
+    }
 
 
-def _ratios(figures: dict[str, float], workers: tuple[int, ...]) -> dict[str, float]:
+def _best(options: BenchmarkCommandLine, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Cost]:
+    return min((measured(function, *arguments) for _ in range(options.repeat)), key=lambda answer: answer[1].seconds)
+
+
+def _ratios(costs: Stages, workers: tuple[int, ...]) -> dict[str, float]:
+    """By seconds; those named CPU by CPU seconds, which others at work on the machine change less."""
     ratios = {}
-    for n in workers:
-        ratios[f"audit, {n} x"] = figures["serial audit s"] / figures[f"audit, {n} s"]
-        for name in ("conversion", "conversion with index"):
-            ratios[f"{name}, {n} x"] = figures["serial conversion s"] / figures[f"{name}, {n} s"]
-        ratios[f"conversion with index over floor, {n}"] = (
-            figures[f"conversion with index, {n} s"] / figures[f"decode floor, {n} s"]
-        )
+    for name in OURS:
+        base = costs["audit" if name == "audit" else "conversion", 0]
+        for n in workers:
+            ratios[f"{name}, times as fast, {n}"] = base.seconds / costs[name, n].seconds
+            ratios[f"{name}, CPU saved, times, {n}"] = base.cpu_seconds / costs[name, n].cpu_seconds
+    for name in OURS[1:]:
+        for n in workers:
+            ours, floor = costs[name, n], costs["decoding alone", n]
+            ratios[f"{name} over decoding alone, {n}"] = ours.seconds / floor.seconds
+            ratios[f"{name} over decoding alone, CPU, {n}"] = ours.cpu_seconds / floor.cpu_seconds
     first, last = workers[0], workers[-1]
-    ratios[f"parallel efficiency, {first} to {last}"] = (
-        figures[f"conversion with index, {first} s"] / figures[f"conversion with index, {last} s"] * first / last
-    )
+    for name in (*OURS, "decoding alone"):
+        gain = costs[name, first].seconds / costs[name, last].seconds
+        ratios[f"parallel efficiency of {name}, {first} to {last}"] = gain * first / last
     return ratios
 
 
@@ -103,20 +109,31 @@ def _shards(options: BenchmarkCommandLine) -> Path:
     return folder
 
 
-def _seconds(function: Callable[..., Any], *arguments: Any) -> float:
-    started = time.perf_counter()
-    function(*arguments)
-    return time.perf_counter() - started
+def _show(costs: Stages, figures: dict[str, float]) -> None:
+    console = Console(file=sys.stdout, width=110)
+    stages_table = Table("stage", "workers", "s", "CPU s", "peak MB", "read MB", "written MB", title="What it costs")
+    for (name, workers), cost in costs.items():
+        sizes = (cost.peak_bytes, cost.bytes_read, cost.bytes_written)
+        cells = [f"{cost.seconds:,.2f}", f"{cost.cpu_seconds:,.2f}", *(f"{size / 1e6:,.0f}" for size in sizes)]
+        stages_table.add_row(name, str(workers or "serial program"), *cells)
+    ratios_table = Table("figure (workers last)", "value", title="Figures")
+    for name, value in figures.items():
+        ratios_table.add_row(name, f"{value:,.2f}")
+    console.print(stages_table, ratios_table)
 
 
 def main() -> None:
-    """Measure, print, and write ``results.json``."""
+    """Measure, print, and write ``results.json`` and ``results.svg``."""
     options = CliApp.run(BenchmarkCommandLine)
-    figures = measure(options)
-    table("benchmark", [(name, f"{value:,.2f}") for name, value in figures.items()])
-    target = options.folder / "results.json"
-    target.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    sys.stdout.write(f"{target}\n")
+    costs, figures = measure(options)
+    _show(costs, figures)
+    rows = [{"stage": name, "workers": workers, **asdict(cost)} for (name, workers), cost in costs.items()]
+    results = {"samples": options.shards * options.samples, "costs": rows, "figures": figures}
+    (options.folder / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    speed = {name: [figures[f"{name}, times as fast, {n}"] for n in options.workers] for name in OURS}
+    floor = [costs["conversion", 0].seconds / costs["decoding alone", n].seconds for n in options.workers]
+    plot.draw(options.folder / "results.svg", options.workers, speed, floor)
+    sys.stdout.write(f"{options.folder / 'results.json'}\n{options.folder / 'results.svg'}\n")
 
 
 if __name__ == "__main__":

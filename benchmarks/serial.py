@@ -99,7 +99,7 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _close(opened: tuple[tarfile.TarFile, Path] | None) -> None:
-    """As any careful writer does: close, hash, and have the bytes on disk."""
+    """As any careful writer does: close, and hash what was written."""
     if opened:
         opened[0].close()
         with opened[1].open("rb") as file:

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,46 +20,64 @@ from tasks.convert.write import write_tar
 from tasks.settings import ConvertSettings
 
 
+def pool_of(workers: int) -> AbstractContextManager[ProcessPoolExecutor | None]:
+    """Processes to run jobs on; none if one is enough."""
+    return ProcessPoolExecutor(workers) if workers > 1 else nullcontext()
+
+
 def run(pool: ProcessPoolExecutor | None, function: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
     """Run the jobs on the pool, or here."""
     return pool.map(function, jobs) if pool else map(function, jobs)
 
 
-def audit(source: Path, audit_dir: Path, pool: ProcessPoolExecutor | None) -> int:
+def warm(source: Path) -> int:
+    """Read everything once, so that no later reader has to wait for the disk; returns the number of bytes."""
+    return sum(len(path.read_bytes()) for path in sorted(source.iterdir()))
+
+
+def audit(source: Path, audit_dir: Path, workers: int) -> int:
     """Audit all shards; returns the number of samples."""
+    shutil.rmtree(audit_dir, ignore_errors=True)
     shards = sorted(path.stem for path in source.glob("*.tar"))
     jobs = [AuditJob(shards_dir=source, audit_dir=audit_dir, shard=shard) for shard in shards]
-    audits = list(run(pool, audit_shard, jobs))
+    with pool_of(workers) as pool:
+        audits = list(run(pool, audit_shard, jobs))
     if any(audit.findings for audit in audits):
         raise RuntimeError("the generated shards have findings")
     return sum(audit.samples for audit in audits)
 
 
-def convert(source: Path, output: Path, audit_dir: Path | None, pool: ProcessPoolExecutor | None) -> int:
+def convert(source: Path, output: Path, audit_dir: Path | None, workers: int) -> int:
     """Scan, plan, write and finish; returns the number of samples."""
     shutil.rmtree(output, ignore_errors=True)
     settings = ConvertSettings(max_samples_per_tar=2500)
     conversion = Conversion(source, output, audit_dir, settings)
-    jobs = list(conversion.scan_jobs())
-    for job, _ in zip(jobs, run(pool, scan_shard, jobs), strict=True):
-        conversion.scan_ended(job, None)
-    plan = conversion.plan()
-    for _ in run(pool, write_tar, conversion.write_jobs(plan)):
-        pass
+    with pool_of(workers) as pool:
+        jobs = list(conversion.scan_jobs())
+        for job, _ in zip(jobs, run(pool, scan_shard, jobs), strict=True):
+            conversion.scan_ended(job, None)
+        plan = conversion.plan()
+        for _ in run(pool, write_tar, conversion.write_jobs(plan)):
+            pass
     counts = conversion.finish(plan)["counts"]
     return int(counts["train"] + counts["val"])
 
 
-def decode_floor(source: Path, workers: int, pool: ProcessPoolExecutor | None) -> float:
-    """Seconds that ``workers`` processes need to decode every JPEG at the smallest scale, and nothing else."""
-    return sum(run(pool, _decode_seconds, sorted(source.glob("*.tar")))) / workers
+def decode_floor(source: Path, workers: int) -> tuple[float, float]:
+    """Seconds, and CPU seconds, in which ``workers`` processes decode every JPEG at the smallest scale, and do no more.
+
+    Reading the tars is not counted.
+    """
+    with pool_of(workers) as pool:
+        seconds, cpu = zip(*run(pool, _decode, sorted(source.glob("*.tar"))), strict=True)
+    return sum(seconds) / workers, sum(cpu)
 
 
-def _decode_seconds(tar: Path) -> float:
+def _decode(tar: Path) -> tuple[float, float]:
     pictures = [members["jpg"] for _, members in groups(tar)]
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     for picture in pictures:
         with Image.open(io.BytesIO(picture)) as image:
             image.draft("L", (1, 1))
             image.load()
-    return time.perf_counter() - started
+    return time.perf_counter() - started, time.process_time() - used

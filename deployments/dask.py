@@ -1,71 +1,82 @@
 """The task runner that a cluster profile gives."""
 
 import logging
-import math
 import os
-import tempfile
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deployments.profiles import AddressDask, ClusterProfile, LocalDask
+from deployments.profiles import AddressDask, ClusterProfile, LocalDask, SlurmDask
 
 if TYPE_CHECKING:
-    from prefect_dask import DaskTaskRunner
+    from deployments.runner import ClusterRunner
 
 # By default a LocalCluster gives a worker up that takes more than 15 s to come back after a crash, and then
 # waits for ever for workers that nobody starts; measured with Dask 2026.8.
 _DASK_CONFIG = {
     "distributed.deploy.lost-worker-timeout": "1 hour",
-    "distributed.scheduler.no-workers-timeout": "120s",
     # Workers that a job may take down before Dask gives up on it; innocent jobs on the same worker count them too.
     "distributed.scheduler.allowed-failures": 2,
+    # What adaptive scaling expects of a job whose like has not run yet: by default half a second, too little for more.
+    "distributed.scheduler.unknown-task-duration": "60s",
     # Each worker would tell twenty lines of its birth and death; it reads this while it imports Dask.
     "distributed.nanny.pre-spawn-environ": {"DASK_LOGGING__DISTRIBUTED": "warning"},
 }
+_LOCAL_STARTUP_SECONDS = 120
 
 
-def task_runner(profile: ClusterProfile) -> "DaskTaskRunner":
-    """A Dask task runner for the profile. Its cluster starts with the first task that is submitted to it."""
+def task_runner(profile: ClusterProfile, report_folder: Path | None = None) -> "ClusterRunner":
+    """A Dask task runner for the profile. Its cluster starts with the first task that is submitted to it.
+
+    Dask's performance report is left in ``report_folder``. Raises SettingsError if the profile cannot be used here.
+    """
     # Imported here: Dask takes a second to import, which --help should not wait for.
     import dask
-    from prefect_dask import DaskTaskRunner
 
+    from deployments.runner import ClusterRunner
+
+    seconds = getattr(profile.dask, "startup_seconds", _LOCAL_STARTUP_SECONDS)
     dask.config.set(_DASK_CONFIG)
     logging.getLogger("distributed").setLevel(logging.WARNING)
-    if isinstance(profile.dask, AddressDask):
-        return DaskTaskRunner(address=profile.dask.address)
-    return DaskTaskRunner(cluster_class="distributed.LocalCluster", cluster_kwargs=_local_cluster(profile.dask))
+    return ClusterRunner(report_folder=report_folder, startup_seconds=seconds, **_workers(profile))
 
 
 def worker_count(profile: ClusterProfile) -> int:
-    """How many tasks the profile's workers run at a time."""
-    if isinstance(profile.dask, AddressDask):
-        return profile.dask.workers
-    return (profile.dask.workers or usable_cpus()) * profile.dask.threads_per_worker
+    """How many tasks the profile's workers run at a time, at most. Raises SettingsError if it cannot be used here."""
+    dask = profile.dask
+    if isinstance(dask, AddressDask):
+        return dask.workers
+    if isinstance(dask, LocalDask):
+        from deployments.workers.local import usable_cpus
+
+        return (dask.workers or usable_cpus()) * dask.threads_per_worker
+    from deployments.workers.node import workers_on
+    from deployments.workers.srun import allocation
+
+    if isinstance(dask, SlurmDask):
+        return dask.jobs * workers_on(dask, profile.worker_job(dask).cpus_per_task or 1) * dask.threads_per_worker
+    job = allocation(os.environ)
+    return job.nodes * workers_on(dask, job.cpus_per_node) * dask.threads_per_worker
 
 
-def usable_cpus() -> int:
-    """CPUs that this process may use: its affinity, its control group's quota, its Slurm allocation."""
-    limits = [len(os.sched_getaffinity(0)), _cgroup_quota(), os.environ.get("SLURM_CPUS_PER_TASK")]
-    return max(1, min(int(limit) for limit in limits if limit))
+def _workers(profile: ClusterProfile) -> dict[str, Any]:
+    """Arguments of the task runner that tell where its workers come from."""
+    dask = profile.dask
+    if isinstance(dask, AddressDask):
+        return {"address": dask.address}
+    if isinstance(dask, LocalDask):
+        from deployments.workers.local import local_cluster
 
+        return {"cluster_class": "distributed.LocalCluster", "cluster_kwargs": local_cluster(dask)}
+    from prefect.runtime import flow_run
 
-def _local_cluster(dask: LocalDask) -> dict[str, Any]:
-    return {
-        "n_workers": dask.workers or usable_cpus(),
-        "threads_per_worker": dask.threads_per_worker,
-        "memory_limit": dask.memory or "auto",
-        "host": "127.0.0.1",
-        "dashboard_address": "127.0.0.1:0",
-        "local_directory": tempfile.gettempdir(),
-        "silence_logs": logging.WARNING,
-    }
+    from deployments.workers.slurm import slurm_workers
+    from deployments.workers.srun import srun_workers
 
-
-def _cgroup_quota() -> int | None:
-    """CPUs of a version 2 control group's ``cpu.max`` (microseconds of quota and period), rounded up."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-    except (OSError, ValueError):
-        return None
-    return None if quota == "max" else math.ceil(int(quota) / int(period))
+    run = uuid.UUID(flow_run.id) if flow_run.id else uuid.uuid4()
+    arguments: dict[str, Any] = {"profile": profile, "dask": dask, "run": run}
+    if not isinstance(dask, SlurmDask):
+        return {"cluster_class": srun_workers, "cluster_kwargs": arguments}
+    bounds = {"minimum_jobs": dask.minimum_jobs, "maximum_jobs": dask.jobs, "interval": "5s"}
+    adaptive = bounds if dask.minimum_jobs else None
+    return {"cluster_class": slurm_workers, "cluster_kwargs": arguments, "adapt_kwargs": adaptive}

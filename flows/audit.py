@@ -2,24 +2,27 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from prefect import flow, get_run_logger
 
 from deployments.dask import task_runner, worker_count
 from deployments.profiles import ClusterProfile, load_profile
 from flows.program import run_program
-from tasks.audit.gate import add_up, check_gate, shard_names
-from tasks.audit.models import AuditJob, AuditTotals, Finding, ShardAudit
-from tasks.audit.task import audit_one_shard
+from tasks.audit.gate import Tally, check_gate, shard_names
+from tasks.audit.models import AuditJob, AuditTotals, ShardAudit
+from tasks.audit.task import audit_shards
 from tasks.caching import stored_in
 from tasks.errors import PipelineError, SettingsError
-from tasks.fanout import jobs_in_flight, run_each
+from tasks.fanout import jobs_in_flight, run_in_groups
 from tasks.files import remove_leftovers, write_json
 from tasks.fingerprints import Verify
+from tasks.groups import finished_by_notes, group_size, look_up
 from tasks.layout import absolute, default_audit_dir
 from tasks.progress import show_table, with_progress
 from tasks.receipts import timed
 from tasks.settings import GateSettings
+from tasks.shard_index import ShardIndexes
 from tasks.words import ends_in_words
 
 
@@ -52,55 +55,64 @@ def audit_download(
     profile = load_profile(cluster)
     shards, foreign = shard_names(shards_dir)
     remove_leftovers(audit_dir)
+    if verify == "full":
+        ShardIndexes(audit_dir).fingerprints.forget()
     jobs = [
-        AuditJob(
-            shards_dir=shards_dir, audit_dir=audit_dir, shard=shard, metadata_sha256=metadata_sha256, verify=verify
-        )
+        AuditJob(shards_dir=shards_dir, audit_dir=audit_dir, shard=shard, metadata_sha256=metadata_sha256)
         for shard in shards
     ]
+    tally, rows = Tally(foreign), []
     with timed(audit_dir, "audit"):
-        audits = list(_run(jobs, profile, audit_dir))
-    totals = add_up(audits, foreign)
+        for audit in _run(jobs, profile, audit_dir):
+            tally.add(audit)
+            rows.append(_row(audit))
+    totals, findings = tally.totals(), tally.findings()
     write_json(audit_dir / "totals.json", totals.model_dump(mode="json"))
-    findings: list[Finding] = [*foreign, *(finding for audit in audits for finding in audit.findings)]
     write_json(audit_dir / "findings.json", [finding.model_dump(mode="json") for finding in findings])
     _say(totals)
-    _show(audits, totals)
+    _show(rows, totals)
     check_gate(totals, gate, findings)
     return totals
 
 
 def _run(jobs: list[AuditJob], profile: ClusterProfile, audit_dir: Path) -> Iterator[ShardAudit]:
-    """Audit all shards; their receipts are what counts, in the shards' order."""
-    errors: dict[str, BaseException] = {}
-    with task_runner(profile) as runner:
-        task = stored_in(audit_one_shard, audit_dir / "results")
-        outcomes = run_each(runner, task, jobs, jobs_in_flight(worker_count(profile)))
-        for outcome in with_progress(outcomes, "audit-progress", len(jobs), "shards"):
-            if outcome.error is not None:
-                errors[outcome.job.shard] = outcome.error
-    for job in jobs:
-        audit = job.finished()
+    """The audit of every shard, in any order; receipts are what counts."""
+    left, unfinished = [], []
+    for job, audit in look_up(jobs, profile.task_runs):
         if audit is None:
-            raise PipelineError(f"{job} did not finish: {errors.get(job.shard, 'no valid receipt')}; run again")
-        yield audit
+            left.append(job)
+        else:
+            yield audit
+    with task_runner(profile, audit_dir) as runner:
+        task = stored_in(audit_shards, audit_dir / "results")
+        window, size = jobs_in_flight(worker_count(profile)), group_size(len(left), profile.task_runs)
+        outcomes = run_in_groups(runner, task, left, window, size)
+        for outcome in with_progress(outcomes, "audit-progress", len(left), "shards"):
+            audit = finished_by_notes(outcome.job) or outcome.job.finished()
+            if audit is None:
+                unfinished.append(f"{outcome.job} did not finish: {outcome.error or 'no valid receipt'}; run again")
+            else:
+                yield audit
+    if unfinished:
+        raise PipelineError(min(unfinished))
 
 
-def _show(audits: list[ShardAudit], totals: AuditTotals) -> None:
+def _row(audit: ShardAudit) -> dict[str, Any]:
+    return {
+        "shard": audit.shard,
+        "attempts": audit.stats.count,
+        "successes": audit.stats.successes,
+        "samples": audit.samples,
+        "bytes": audit.tar_bytes,
+        "findings": len(audit.findings),
+    }
+
+
+def _show(rows: list[dict[str, Any]], totals: AuditTotals) -> None:
     reasons = [{"reason": reason, "URLs": count} for reason, count in totals.failure_reasons.items()]
     show_table("failure-reasons", reasons, f"{totals.attempts - totals.successes:,} of {totals.attempts:,} URLs failed")
-    shards = [
-        {
-            "shard": audit.shard,
-            "attempts": audit.stats.count,
-            "successes": audit.stats.successes,
-            "samples": audit.samples,
-            "bytes": audit.tar_bytes,
-            "findings": len(audit.findings),
-        }
-        for audit in audits
-    ]
-    show_table("raw-shards", shards, f"{totals.shards:,} complete raw shards")
+    rows = sorted(rows, key=lambda row: str(row["shard"]))
+    show_table("raw-shards", rows, f"{totals.shards:,} complete raw shards")
 
 
 def _say(totals: AuditTotals) -> None:

@@ -13,6 +13,8 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from tasks.plain_text import UNSHOWN
+
 DONE, FAILED, BAD_ARGUMENTS, INTERRUPTED = 0, 1, 2, 130
 """Exit statuses: the flow completed; a gate or stage failed; the arguments cannot be used; Ctrl-C or SIGTERM."""
 
@@ -59,7 +61,8 @@ def read_arguments(model: type[Model], arguments: list[str]) -> Model:
     except ValidationError as error:
         for fault in error.errors():
             option = "--" + ".".join(str(part) for part in fault["loc"]).replace("_", "-")
-            say(f"{option}: {fault['msg'].removeprefix('Value error, ')} (given: {_shortened(fault.get('input'))})")
+            given = "" if fault["type"] == UNSHOWN else f" (given: {_shortened(fault.get('input'))})"
+            say(f"{option}: {fault['msg'].removeprefix('Value error, ')}{given}")
         raise SystemExit(BAD_ARGUMENTS) from None
     except SettingsError as error:
         say(str(error))

@@ -1,6 +1,7 @@
 """convert-dataset: raw shards to ChatML Energon tars, their manifest and their index."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prefect import flow, get_run_logger
 from pydantic import BaseModel, ConfigDict
@@ -12,17 +13,22 @@ from tasks.caching import stored_in
 from tasks.convert.conversion import Conversion
 from tasks.convert.models import Counts, Plan, PrepareFolder
 from tasks.convert.plan_files import reject_kinds
-from tasks.convert.task import scan_one_shard, write_one_tar
+from tasks.convert.task import scan_shards, search_copies, write_tars
+from tasks.convert.uids import CopiesJob
 from tasks.energon.index import IndexSummary
 from tasks.energon.task import index_dataset_task
 from tasks.errors import GateError, PipelineError
-from tasks.fanout import jobs_in_flight, run_each
+from tasks.fanout import jobs_in_flight, run_in_groups
 from tasks.fingerprints import Verify
+from tasks.groups import group_size, look_up
 from tasks.layout import absolute, default_audit_dir
 from tasks.progress import show_table, with_progress
 from tasks.receipts import timed
 from tasks.settings import CheckSettings, ConvertSettings
 from tasks.words import ends_in_words, run_task
+
+if TYPE_CHECKING:
+    from prefect_dask import DaskTaskRunner
 
 
 class ConvertResult(BaseModel):
@@ -67,7 +73,7 @@ def convert_dataset(
     profile = load_profile(cluster)
     source_dir, output_dir = absolute(source_dir), absolute(output_dir)
     audit_dir = absolute(audit_dir) if audit_dir else default_audit_dir(source_dir)
-    conversion = Conversion(source_dir, output_dir, audit_dir, convert, verify)
+    conversion = Conversion(source_dir, output_dir, audit_dir, convert, verify, profile.plan_in_memory)
     plan = _scan_and_write(conversion, profile)
     manifest = conversion.finish(plan)
     if not manifest["accepted"]:
@@ -76,7 +82,7 @@ def convert_dataset(
             f"({convert.minimum_train_samples}); the tars are kept, nothing was indexed. Lower minimum_train_samples "
             "and run again, or convert more raw shards into another folder"
         )
-    index = run_task(index_dataset_task, output_dir, CheckSettings(verify=verify))
+    index = run_task(index_dataset_task, output_dir, CheckSettings())
     return ConvertResult(
         source_dir=source_dir,
         dataset_dir=output_dir,
@@ -90,26 +96,46 @@ def convert_dataset(
 
 
 def _scan_and_write(conversion: Conversion, profile: ClusterProfile) -> Plan:
-    workers = worker_count(profile)
-    with task_runner(profile) as runner:
-        scan = stored_in(scan_one_shard, conversion.folder.results)
+    with task_runner(profile, conversion.folder.path) as runner:
         with timed(conversion.folder.path, "scan"):
-            # Few scans ahead of need: with maximum_samples, those beyond the cut-off are in vain.
-            scans = run_each(runner, scan, conversion.scan_jobs(), window=workers + 2)
-            for scanned in with_progress(scans, "scan-progress", len(conversion.tars), "raw shards"):
-                conversion.scan_ended(scanned.job, scanned.error)
+            _scan(conversion, profile, runner)
         with timed(conversion.folder.path, "plan"):
-            plan = conversion.plan()
+            plan = conversion.plan(lambda jobs: _search_copies(jobs, profile, runner))
         _say(plan)
         _show(plan, conversion.folder)
-        write = stored_in(write_one_tar, conversion.folder.results)
         with timed(conversion.folder.path, "write"):
-            writes = run_each(runner, write, conversion.write_jobs(plan), jobs_in_flight(workers))
-            written = list(with_progress(writes, "write-progress", len(plan.tars), "output tars"))
-        failed = [outcome for outcome in written if outcome.error is not None]
+            failed = _write(conversion, plan, profile, runner)
     if failed:
-        raise PipelineError("; ".join(f"{outcome.job} failed: {outcome.error}" for outcome in failed))
+        raise PipelineError("; ".join(failed))
     return plan
+
+
+def _scan(conversion: Conversion, profile: ClusterProfile, runner: "DaskTaskRunner") -> None:
+    left = conversion.look_up_scans(profile.task_runs)
+    task = stored_in(scan_shards, conversion.folder.results)
+    # Few scans ahead of need: with maximum_samples, those beyond the cut-off are in vain.
+    window, size = worker_count(profile) + 2, group_size(left, profile.task_runs)
+    scans = run_in_groups(runner, task, conversion.scan_jobs(), window, size)
+    for scanned in with_progress(scans, "scan-progress", left, "raw shards"):
+        conversion.scan_ended(scanned.job, scanned.error)
+
+
+def _search_copies(jobs: list[CopiesJob], profile: ClusterProfile, runner: "DaskTaskRunner") -> None:
+    window, size = jobs_in_flight(worker_count(profile)), group_size(len(jobs), profile.task_runs)
+    for outcome in run_in_groups(runner, search_copies, jobs, window, size):
+        if outcome.error is not None:
+            raise PipelineError(f"{outcome.job} failed: {outcome.error}; run again")
+
+
+def _write(conversion: Conversion, plan: Plan, profile: ClusterProfile, runner: "DaskTaskRunner") -> list[str]:
+    """Write the tars that are not there; returns what failed, in words."""
+    looked_up = look_up(conversion.write_jobs(plan), profile.task_runs)
+    left = [job for job, written in looked_up if written is None]
+    task = stored_in(write_tars, conversion.folder.results)
+    window, size = jobs_in_flight(worker_count(profile)), group_size(len(left), profile.task_runs)
+    writes = run_in_groups(runner, task, left, window, size)
+    outcomes = with_progress(writes, "write-progress", len(left), "output tars")
+    return [f"{outcome.job} failed: {outcome.error}" for outcome in outcomes if outcome.error is not None]
 
 
 def _say(plan: Plan) -> None:

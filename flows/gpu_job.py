@@ -1,5 +1,6 @@
 """What the flows of GPU jobs share: show the submission, launch and follow the job, cancel it with the flow."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ from tasks.layout import DataRoot
 from tasks.megatron import slurm
 from tasks.megatron.checks import check_launch
 from tasks.megatron.describe import describe_end, describe_submission
-from tasks.megatron.follow import check_end, last_words
-from tasks.megatron.launch import read_record, settle
+from tasks.megatron.follow import check_end, last_words, step_logs
+from tasks.megatron.launch import found_again, read_record, settle
 from tasks.megatron.logs import logs_of
 from tasks.megatron.render import Submission
 from tasks.megatron.settings import CheckpointSettings, TrainingSettings
 from tasks.megatron.task import dry_run_task, follow_task, launch_task, run_in_allocation_task
 from tasks.words import run_task
+
+AtEnd = Callable[[list[Path]], object]
 
 
 def show_submission(submission: Submission, root: Path, folder: Path, launch: bool) -> None:
@@ -32,15 +35,20 @@ def show_submission(submission: Submission, root: Path, folder: Path, launch: bo
     create_markdown_artifact(shown, key=f"{submission.kind}-dry-run", description="The launcher's own dry run")
 
 
-def run_job(submission: Submission, root: Path, folder: Path, stale: Path | None = None) -> list[Path]:
-    """Run the job to its end, one way or the other; gives its logs, oldest first.
+def run_job(
+    submission: Submission, root: Path, folder: Path, stale: Path | None = None, at_end: AtEnd = lambda logs: None
+) -> None:
+    """Run the job to its end, one way or the other; ``at_end`` gets its logs, oldest first, however it ended.
 
     Raises SettingsError if it cannot be launched from here, PipelineError if it does not end well.
     """
-    check_launch(submission.job)
+    check_launch(submission.job, submission.mounts)
     if submission.job.run_by == "allocation":
-        log = run_task(run_in_allocation_task, submission, folder)
-        return sorted(log.parent.glob("step-*.out"), key=lambda path: path.stat().st_mtime_ns)
+        try:
+            run_task(run_in_allocation_task, submission, folder)
+        finally:
+            at_end(step_logs(folder))
+        return
     job_id = run_task(launch_task, submission, root, folder, stale)
     try:
         job = run_task(follow_task, job_id, submission.job.poll_seconds)
@@ -55,8 +63,8 @@ def run_job(submission: Submission, root: Path, folder: Path, stale: Path | None
     settle(folder)
     shown = describe_end(f"{submission.kind}: {job.state}", str(job), job.log, last_words(job))
     create_markdown_artifact(shown, key=f"{submission.kind}-job", description="How the Slurm job ended")
+    at_end(logs_of(job.job_id, job.log))
     check_end(job)
-    return logs_of(job.job_id, job.log)
 
 
 _SETTINGS: dict[str, tuple[str, type[CheckpointSettings] | type[TrainingSettings]]] = {
@@ -70,7 +78,7 @@ def cancel_with_flow(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any])
     parameter, model = _SETTINGS[flow.name]
     settings = model.model_validate(flow_run.parameters[parameter])
     folder = DataRoot(Path(flow_run.parameters["root"])).launch(flow.name, settings.name)
-    if record := read_record(folder):
+    if record := read_record(folder) or found_again(folder):
         slurm.cancel(record.job_id)
         settle(folder)
         flow_run_logger(flow_run).info("cancelled Slurm job %d", record.job_id)

@@ -1,22 +1,19 @@
 """prepare-and-train: from metadata to a launched training, each stage a deployment of its own."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from prefect import flow, get_run_logger
-from prefect.client.schemas.objects import FlowRun
-from prefect.deployments import run_deployment
-from prefect.exceptions import ObjectNotFound
-from prefect.runtime import flow_run
+from prefect import flow
 from pydantic import BaseModel, ConfigDict
 
 from flows.prepare import DatasetName
 from flows.program import run_program
-from flows.stages import only_given
-from tasks.errors import GateError, SettingsError
+from flows.stages import cancel_children, finished, only_given, started
+from tasks.errors import GateError
 from tasks.layout import DataRoot, absolute
+from tasks.megatron.checks import check_pipeline
 from tasks.megatron.places import FIRST_ITERATION, holds_files, imported_checkpoint
-from tasks.megatron.settings import CheckpointSettings, TrainingSettings
+from tasks.megatron.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
 from tasks.plain_text import Word
 from tasks.words import ends_in_words
 
@@ -34,7 +31,11 @@ class PipelineResult(BaseModel):
         return f"completed: {', '.join(self.stages)}"
 
 
-@flow(name="prepare-and-train", flow_run_name="prepare and train {training.name} in {root}")
+@flow(
+    name="prepare-and-train",
+    flow_run_name="prepare and train {training.name} in {root}",
+    on_cancellation=[cancel_children],
+)
 @ends_in_words
 def prepare_and_train(
     root: Path,
@@ -44,6 +45,7 @@ def prepare_and_train(
     dataset_name: DatasetName = "energon",
     cluster: str = "local",
     suffix: Word = "local",
+    gpu_suffix: Word | None = None,
     launch: bool = False,
 ) -> PipelineResult:
     """Run prepare-datacomp, import-checkpoint and train-model one after the other; the first that fails ends it.
@@ -55,10 +57,13 @@ def prepare_and_train(
         dataset_slice: Slice: the name of a shipped one, or the path of a YAML file.
         dataset_name: Folder of the dataset in the data root.
         cluster: Cluster profile of the preparation.
-        suffix: Which deployment of each stage is started: prepare-datacomp/<suffix> and so on.
+        suffix: Which deployment of the preparation is started: prepare-datacomp/<suffix>.
+        gpu_suffix: Which deployment of the GPU stages; null: local where Bridge's launcher submits the job, and suffix
+            where the flow itself holds the GPUs (run_by).
         launch: Launch both GPU jobs; otherwise they are shown, the training once there is a checkpoint.
     """
     root = absolute(root)
+    check_pipeline(root, checkpoint, training)
     imported = imported_checkpoint(root, checkpoint) / FIRST_ITERATION
     training = training.model_copy(
         update={"dataset_dir": DataRoot(root).dataset(dataset_name), "checkpoint": training.checkpoint or imported}
@@ -66,31 +71,25 @@ def prepare_and_train(
     prepare = {"root": root, "dataset_slice": dataset_slice, "dataset_name": dataset_name, "cluster": cluster}
     stages = {"prepare-datacomp": _run_stage("prepare-datacomp", suffix, prepare)}
     importing = {"root": root, "checkpoint": checkpoint, "launch": launch}
-    stages["import-checkpoint"] = _run_stage("import-checkpoint", suffix, importing)
+    stages["import-checkpoint"] = _run_stage("import-checkpoint", _where(checkpoint, suffix, gpu_suffix), importing)
     if launch or holds_files(imported):
         starting = {"root": root, "training": training, "launch": launch}
-        stages["train-model"] = _run_stage("train-model", suffix, starting)
+        stages["train-model"] = _run_stage("train-model", _where(training, suffix, gpu_suffix), starting)
     return PipelineResult(root=root, stages=stages)
 
 
-def _run_stage(name: str, suffix: str, parameters: dict[str, Any]) -> str:
-    """Run a stage's deployment to its end; gives the id of its flow run.
+def _where(job: GpuJobSettings, suffix: str, gpu_suffix: str | None) -> str:
+    return gpu_suffix or ("local" if job.run_by == "launcher" else suffix)
 
-    The key ties the child to this run: a parent that is run again finds its child again. Raises SettingsError if
-    there is no such deployment, GateError if the stage did not complete.
-    """
-    key = f"{flow_run.get_id()}-{name}"
-    try:
-        child = cast(
-            FlowRun, run_deployment(f"{name}/{suffix}", parameters=only_given(parameters), idempotency_key=key)
+
+def _run_stage(name: str, suffix: str, parameters: dict[str, Any]) -> str:
+    """Run a stage's deployment to its end; gives the id of its flow run. Raises GateError if it did not complete."""
+    child = started(f"{name}/{suffix}", only_given(parameters))
+    state = finished(child)
+    if not state.is_completed():
+        raise GateError(
+            f"{name} (flow run {child.name}) ended {state.name}: {state.message}. No stage after it was started"
         )
-    except ObjectNotFound:
-        raise SettingsError(f"there is no deployment {name}/{suffix}: deploy it, or give another suffix") from None
-    state = child.state
-    if state is None or not state.is_completed():
-        end = f"{state.name}: {state.message}" if state else "unknown"
-        raise GateError(f"{name} (flow run {child.name}) ended {end}. No stage after it was started")
-    get_run_logger().info("%s: %s", name, child.name)
     return str(child.id)
 
 

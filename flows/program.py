@@ -1,6 +1,7 @@
 """Run a flow as a program: its parameters become the command line, its result the last line on stdout."""
 
 import inspect
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -32,6 +33,8 @@ def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = 
     ``show`` prints the result for people; the last line on stdout is always the result as one JSON object.
     """
     given = read_arguments(command_line(flow), sys.argv[1:])
+    # Prefect passes SIGTERM on once its run has ended; by default it would end this program without a word.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with prefect_api() as api:
             with watched_run(given.quiet):

@@ -13,6 +13,7 @@ import yaml
 from prefect import Flow
 from pydantic.fields import FieldInfo
 
+from deployments import profiles
 from tasks import settings
 from tasks.megatron import settings as gpu_settings
 
@@ -26,14 +27,17 @@ the Prefect UI sends all fields of a group: those that you do not touch count as
 """
 
 
+_SHARED: dict[type[settings.Settings], str] = {profiles.NodesDask: "cluster profile: dask on Slurm nodes"}
+
+
 def reference() -> str:
     """The whole reference as Markdown."""
     return "\n".join([_HEAD, *_models(), *_flows()])
 
 
 def _models() -> Iterator[str]:
-    for model in (*_settings_of(settings), *_settings_of(gpu_settings)):
-        yield f"## {model.__name__.removesuffix('Settings').lower()}\n\n{(model.__doc__ or '').strip()}\n"
+    for model in (*_settings_of(settings), *_settings_of(gpu_settings), *_settings_of(profiles)):
+        yield f"## {_heading(model)}\n\n{(model.__doc__ or '').strip()}\n"
         yield "| setting | default | allowed | meaning |\n|---|---|---|---|"
         for name in model.__annotations__:
             field = model.model_fields[name]
@@ -49,10 +53,18 @@ def _settings_of(module: ModuleType) -> list[type[settings.Settings]]:
     return [m for m in models if m.__module__ == module.__name__ and m is not settings.Settings]
 
 
+def _heading(model: type[settings.Settings]) -> str:
+    """The group's name; of a cluster profile's models, the place in the file."""
+    if model.__module__ != profiles.__name__:
+        return model.__name__.removesuffix("Settings").lower()
+    kind = model.model_fields.get("kind")
+    return f"cluster profile: dask of kind {kind.default}" if kind else _SHARED.get(model, "cluster profile")
+
+
 def _inherited(model: type[settings.Settings]) -> Iterator[str]:
     base = model.__bases__[0]
     if base is not settings.Settings:
-        yield f"\nAnd all settings of `{base.__name__.removesuffix('Settings').lower()}`."
+        yield f"\nAnd all settings of `{_heading(base)}`."
 
 
 def _flows() -> Iterator[str]:

@@ -44,7 +44,7 @@ class Stages:
             return stage(*args, **kwargs)
         flow = cast("Flow[P, R]", stage)
         parameters = inspect.signature(flow.fn).bind(*args, **kwargs).arguments
-        state = _finished(_child(flow, parameters, self.results))
+        state = finished(_child(flow, parameters, self.results))
         if not state.is_completed():
             raise PipelineError(f"{flow.name}: its flow run is {state.name}: {state.message}")
         with temporary_settings({PREFECT_LOCAL_STORAGE_PATH: self.results}):
@@ -73,30 +73,36 @@ def cancel_children(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) 
 
 
 def _child(flow: Flow[P, R], parameters: dict[str, Any], results: Path) -> FlowRun:
-    """The run of the stage that this parent started before, or a new one.
+    environment = {"PREFECT_RESULTS_PERSIST_BY_DEFAULT": "true", "PREFECT_LOCAL_STORAGE_PATH": str(results)}
+    name = f"{flow.name}/{_own_suffix()}"
+    return started(name, only_given(parameters), {"env": environment})
+
+
+def started(name: str, parameters: dict[str, Any], job_variables: dict[str, Any] | None = None) -> FlowRun:
+    """The run of the deployment ``name`` that this parent started before, or a new one.
 
     The idempotency key lets a parent that was rescheduled find its child. A child that has ended badly before counts
-    as spent: at a retry of the parent the stage is tried again.
+    as spent: at a retry of the parent the stage is tried again. Raises SettingsError if there is no such deployment,
+    or if its pool would never start the child.
     """
-    name = f"{flow.name}/{_deployment_name(flow)}"
-    environment = {"PREFECT_RESULTS_PERSIST_BY_DEFAULT": "true", "PREFECT_LOCAL_STORAGE_PATH": str(results)}
+    _check_deployment(name)
     for attempt in itertools.count():
         child = run_deployment(
             name,
-            parameters=only_given(parameters),
-            job_variables={"env": environment},
-            idempotency_key=f"{runtime.flow_run.id}-{flow.name}-{attempt}",
+            parameters=parameters,
+            job_variables=job_variables,
+            idempotency_key=f"{runtime.flow_run.id}-{name.partition('/')[0]}-{attempt}",
             timeout=0,
         )
         if not isinstance(child, FlowRun):
             raise PipelineError(f"{name} gave no flow run; call it from a synchronous flow")
         if child.state is None or not child.state.is_final() or child.state.is_completed():
-            get_run_logger().info("Stage %s is flow run %r of %s", flow.name, child.name, name)
+            get_run_logger().info("Stage %s is flow run %r", name, child.name)
             return child
     raise AssertionError
 
 
-def _deployment_name(flow: Flow[P, R]) -> str:
+def _own_suffix() -> str:
     """The parent's own suffix (local, slurm, …): stages run where it runs. Raises SettingsError."""
     suffix: str | None = runtime.deployment.name
     if not suffix:
@@ -104,25 +110,31 @@ def _deployment_name(flow: Flow[P, R]) -> str:
             "execution is 'deployments', but this run belongs to no deployment; start it with "
             "`prefect deployment run prepare-datacomp/slurm`, or set execution to 'here'"
         )
-    with get_client(sync_client=True) as client:
-        try:
-            child = client.read_deployment_by_name(f"{flow.name}/{suffix}")
-        except ObjectNotFound:
-            raise SettingsError(f"there is no deployment {flow.name}/{suffix}; run `prefect deploy --all`") from None
-        _refuse_starvation(client, child.work_pool_name)
     return suffix
 
 
+def _check_deployment(name: str) -> None:
+    with get_client(sync_client=True) as client:
+        try:
+            child = client.read_deployment_by_name(name)
+        except ObjectNotFound:
+            raise SettingsError(f"there is no deployment {name}; run `prefect deploy --all`") from None
+        if runtime.deployment.id:
+            _refuse_starvation(client, child.work_pool_name)
+
+
 def _refuse_starvation(client: SyncPrefectClient, pool: str | None) -> None:
-    # The parent holds one slot of the pool while it waits for its child.
-    if pool is not None and client.read_work_pool(pool).concurrency_limit == 1:
+    # The parent holds one slot of its pool while it waits for its child.
+    own = client.read_deployment(runtime.deployment.id).work_pool_name
+    if pool is not None and pool == own and client.read_work_pool(pool).concurrency_limit == 1:
         raise SettingsError(
             f"work pool {pool!r} runs one flow at a time, so that stages would wait for this run for ever; "
             f"raise its limit (prefect work-pool set-concurrency-limit {pool} 2) or set execution to 'here'"
         )
 
 
-def _finished(child: FlowRun) -> State[Any]:
+def finished(child: FlowRun) -> State[Any]:
+    """The final state of a run, once it has one. Raises PipelineError if the run is deleted meanwhile."""
     with get_client(sync_client=True) as client:
         while True:
             state = _state(client, child.id)

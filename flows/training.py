@@ -1,5 +1,6 @@
 """train-model: train on a prepared dataset with Megatron-Bridge's recipes, and hold the run against what was asked."""
 
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -15,25 +16,27 @@ from tasks.layout import DataRoot
 from tasks.megatron.checks import check_training
 from tasks.megatron.describe import describe_checks, describe_training
 from tasks.megatron.environment import with_cpu_share
+from tasks.megatron.history import keep_log, read_history
 from tasks.megatron.launch import is_launched
-from tasks.megatron.logs import TrainingLog, read_training_log
 from tasks.megatron.places import newest_checkpoint, training_places
 from tasks.megatron.plot import curves
 from tasks.megatron.render import render_training
 from tasks.megatron.settings import TrainingSettings
 from tasks.megatron.verify import check_resolved, differences, read_resolved
+from tasks.report.task import write_training_report_task
 from tasks.settings import CheckSettings
 from tasks.words import ends_in_words, run_task
 
 
 class TrainingResult(BaseModel):
-    """``command``: how the training is, or was, launched. Losses and steps come from its logs."""
+    """``command``: how the training is, or was, launched. Its logs give losses and steps; ``report`` shows them."""
 
     model_config = ConfigDict(frozen=True)
 
     status: Literal["rendered", "trained", "unchanged"]
     save_dir: Path
     command: tuple[str, ...]
+    report: Path | None = None
     newest_checkpoint: int | None = None
     last_step: int | None = None
     last_loss: float | None = None
@@ -67,22 +70,28 @@ def train_model(root: Path, training: TrainingSettings, launch: bool = False) ->
     show_submission(submission, root, folder, launch)
     if not launch:
         return TrainingResult(status="rendered", save_dir=places.save_dir, command=submission.command)
-    if complete and not joining:
-        log = TrainingLog((), (), ())
-    else:
-        log = read_training_log(run_job(submission, root, folder, stale=places.resolved_config))
-        text = describe_training(log, training.global_batch_size, curves(log))
-        create_markdown_artifact(text, key="train-model-log", description="Losses, speed, checkpoints")
+    if not complete or joining:
+        run_job(submission, root, folder, places.resolved_config, partial(_show_log, root, training))
     _verify(root, training)
+    log, page = read_history(DataRoot(root).training_log(training.name)), DataRoot(root).training_report(training.name)
     last = log.iterations[-1] if log.iterations else None
     return TrainingResult(
         status="unchanged" if complete and not joining else "trained",
         save_dir=places.save_dir,
         command=submission.command,
+        report=page if page.exists() else None,
         newest_checkpoint=newest_checkpoint(places.save_dir),
         last_step=last.step if last else None,
         last_loss=last.loss if last else None,
     )
+
+
+def _show_log(root: Path, training: TrainingSettings, logs: list[Path]) -> None:
+    """Add a job's logs to those of the jobs before it, and show them: in a page of their own, and as an artifact."""
+    log = keep_log(DataRoot(root).training_log(training.name), training, logs)
+    page = run_task(write_training_report_task, root, training.name)
+    text = describe_training(log, training.global_batch_size, curves(log), page)
+    create_markdown_artifact(text, key="train-model-log", description="Losses, speed, checkpoints")
 
 
 def _verify(root: Path, training: TrainingSettings) -> None:

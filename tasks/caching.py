@@ -17,8 +17,8 @@ AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
 class CachedJob(Protocol):
     """The parameter ``job`` of a cached task: one piece of work that leaves a receipt."""
 
-    def cache_parts(self) -> dict[str, Any]:
-        """What identifies the work: content of inputs, settings, stage version; no path, no time."""
+    def cache_parts(self) -> dict[str, Any] | None:
+        """What identifies the work: content of inputs, settings, stage version; no path, no time. None: no cache."""
 
     def is_done(self) -> bool:
         """Whether the work's valid receipt is there and its outputs are unchanged."""
@@ -35,12 +35,15 @@ class ReceiptCache(CachePolicy):
     def compute_key(
         self, task_ctx: TaskRunContext, inputs: dict[str, Any], flow_parameters: dict[str, Any], **kwargs: Any
     ) -> str | None:
-        """The key, or None (run without the cache) when an input cannot be read: the task then says why."""
+        """The key; None (run without the cache) also when an input cannot be read: the task then says why."""
         job: CachedJob = inputs["job"]
         try:
-            key = digest({"task": task_ctx.task.name, **job.cache_parts()})
+            parts = job.cache_parts()
         except OSError:
             return None
+        if parts is None:
+            return None
+        key = digest({"task": task_ctx.task.name, **parts})
         if not job.is_done():
             _forget(get_result_store(), key)
         return key

@@ -1,8 +1,12 @@
 """What a file holds (its SHA-256), remembered for as long as its size and times stay the same."""
 
+import contextlib
 import errno
 import os
+import shutil
 import time
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal
 
@@ -11,13 +15,34 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tasks.files import sha256_of, write_json
 
 Verify = Literal["changed", "full"]
-"""``changed`` trusts a noted hash while size, mtime and ctime are those of the note; ``full`` hashes again."""
+"""``changed`` trusts a noted hash while size, mtime and ctime are those of the note; ``full`` hashes again.
+
+A flow that runs many jobs hashes each file once all the same: under ``full`` it forgets the notes before the first
+job, and the jobs trust what they find after that.
+"""
 
 _NO_NOTES = {errno.EACCES, errno.EPERM, errno.EROFS}
 """A folder that may not be written to goes without notes."""
 
 _CLOCK_TICK_NS = 20_000_000
 """Times of local file systems advance in steps of up to 10 ms."""
+
+
+class NotNotedError(Exception):
+    """A file's hash is not known without reading the file."""
+
+
+_may_hash: ContextVar[bool] = ContextVar("may_hash", default=True)
+
+
+@contextlib.contextmanager
+def by_notes_alone() -> Iterator[None]:
+    """In the block no file is hashed: one without a note that fits raises NotNotedError."""
+    token = _may_hash.set(False)
+    try:
+        yield
+    finally:
+        _may_hash.reset(token)
 
 
 class Fingerprint(BaseModel):
@@ -48,14 +73,27 @@ class Fingerprints:
     """
 
     def __init__(self, folder: Path, verify: Verify = "changed", keep: bool = True) -> None:
-        """``keep``: whether new hashes are noted; without it ``folder`` is only read."""
+        """``keep``: whether new hashes are noted; without it ``folder`` is only read, until :meth:`keep_notes`."""
         self.folder = folder
         self.verify = verify
         self.keep = keep
+        self._held: list[tuple[Path, _Note]] = []
+
+    def forget(self) -> None:
+        """Delete all notes, so that every file is hashed again when it is next asked for."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def keep_notes(self) -> None:
+        """Write the notes that were held back, and note new hashes from now on."""
+        self.keep = True
+        for path, note in self._held:
+            self._write(path, note)
 
     def of(self, path: Path) -> Fingerprint:
-        """The fingerprint of ``path``; reads the file only if it may have changed. Raises OSError."""
+        """The fingerprint of ``path``; reads the file only if it may have changed. Raises OSError, NotNotedError."""
         noted = self.noted(path) if self.verify == "changed" else None
+        if noted is None and not _may_hash.get():
+            raise NotNotedError(path)
         return noted or self._hash(path)
 
     def noted(self, path: Path) -> Fingerprint | None:
@@ -102,6 +140,7 @@ class Fingerprints:
 
     def _write(self, path: Path, note: _Note) -> None:
         if not self.keep:
+            self._held.append((path, note))
             return
         try:
             write_json(self._note(path), note.model_dump())

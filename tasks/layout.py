@@ -77,6 +77,14 @@ class DataRoot:
         """What a training leaves: checkpoints and its resolved configuration."""
         return self.path / "training" / name
 
+    def training_log(self, name: str) -> Path:
+        """What all jobs of a training logged."""
+        return self.training(name) / "log.json"
+
+    def training_report(self, name: str) -> Path:
+        """The report of a training."""
+        return self.path / "reports" / "training" / name / "index.html"
+
     def launch(self, kind: str, name: str) -> Path:
         """Notes and logs of the GPU jobs of one kind (the flow's name) and name."""
         return self.path / "launches" / f"{kind}-{name}"

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
+UNSHOWN = "unshown"
+"""Type of the validation errors whose input must not be shown to anyone."""
+
+_NAME = r"[+-]{0,2}[A-Za-z_][A-Za-z0-9_.-]*"
 _PATH = r"/[A-Za-z0-9_./@+-]*"
 
 
@@ -31,6 +36,34 @@ def _matches(pattern: str, wanted: str) -> Callable[[str], str]:
         return value
 
     return check
+
+
+def _matches_unshown(pattern: str, wanted: str) -> Callable[[str], str]:
+    """As ``_matches``, for texts that may hold a secret by mistake: they are told by their name alone."""
+
+    def check(value: str) -> str:
+        if re.fullmatch(pattern, value):
+            return value
+        raise _unshown(f"{shown(value)} is not {wanted}")
+
+    return check
+
+
+def shown(text: str) -> str:
+    """A refused text that may hold a secret, as a message may show it: the name before its ``=``, or nothing of it."""
+    name, equals, _ = text.partition("=")
+    return f"{name}=…" if equals and re.fullmatch(_NAME, name) else "what was given (not shown: it may be a secret)"
+
+
+def _unshown(sentence: str) -> PydanticCustomError:
+    return PydanticCustomError(UNSHOWN, "{sentence}", {"sentence": sentence})
+
+
+def not_about_the_environment(option: str) -> str:
+    """An option of srun. Refuses those that set variables, since their values would stand in the command."""
+    if re.match("--(export|container-env)(=|$)", option):
+        raise _unshown("--export and --container-env are not given here: name variables in env")
+    return option
 
 
 _WORD = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,199}"
@@ -77,12 +110,13 @@ MountText = Annotated[
 ]
 VariableName = Annotated[
     str,
-    AfterValidator(_matches(_VARIABLE, "the name of an environment variable; values are never given here")),
+    AfterValidator(_matches_unshown(_VARIABLE, "the name of an environment variable; values are never given here")),
     Field(json_schema_extra=_shown(_VARIABLE)),
 ]
 SrunOption = Annotated[
     str,
-    AfterValidator(_matches(_SRUN, "an option of srun, as --mpi=pmix")),
+    AfterValidator(_matches_unshown(_SRUN, "an option of srun, as --mpi=pmix")),
+    AfterValidator(not_about_the_environment),
     Field(json_schema_extra=_shown(_SRUN)),
 ]
 TimeLimit = Annotated[
@@ -92,6 +126,6 @@ TimeLimit = Annotated[
 ]
 Override = Annotated[
     str,
-    AfterValidator(_matches(_OVERRIDE, "an override KEY=VALUE with a plain value")),
+    AfterValidator(_matches_unshown(_OVERRIDE, "an override KEY=VALUE with a plain value")),
     Field(json_schema_extra=_shown(_OVERRIDE)),
 ]

@@ -11,7 +11,12 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import httpx
-from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
+from prefect.artifacts import (
+    create_link_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
 from prefect.context import get_run_context
 from prefect.exceptions import MissingContextError, PrefectException
 from prefect.logging import get_run_logger
@@ -95,6 +100,13 @@ def show_table(key: str, rows: list[dict[str, Any]], description: str) -> None:
     left = f"; the first {ROWS_SHOWN} of {len(rows):,} rows" if len(rows) > ROWS_SHOWN else ""
     with _api_may_fail():
         create_table_artifact(rows[:ROWS_SHOWN], key=key, description=description + left)
+
+
+def show_link(key: str, link: str, description: str) -> None:
+    """A link artifact; outside a flow or task run it is not shown."""
+    if _in_a_run():
+        with _api_may_fail():
+            create_link_artifact(link=link, key=key, description=description)
 
 
 def _in_a_run() -> bool:

@@ -7,11 +7,13 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, field_v
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from tasks.plain_text import HubName, Revision
+
 
 class Settings(BaseModel):
-    """Base of all settings: frozen, and an unknown name is an error."""
+    """Base of all settings: frozen, an unknown name is an error, and errors do not show what may be a secret."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -44,6 +46,9 @@ def _limits(field: dict[str, Any]) -> str:
     limits = [f"{words} {one[sign]:g}" for one in branches for sign, words in _SIGNS.items() if sign in one]
     return ", ".join(limits).capitalize()
 
+
+PLAN_IN_MEMORY = 50_000_000
+"""Samples up to which a plan's search for copies is made in memory."""
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -210,8 +215,23 @@ class CheckSettings(Settings):
     """How the prepared dataset is checked."""
 
     batch_size: Positive = Field(16, description="Samples that the loader yields at a time.")
+    loaders: Positive | None = Field(
+        None, description="Processes that load a split, 500 samples each at least; null: one a CPU, at most 8."
+    )
     verify: Literal["changed", "full"] = Field(
         "changed", description="changed: trust noted hashes of unchanged files; full: hash every tar again."
+    )
+    processor: HubName | None = Field(
+        None,
+        description="Qwen VL processor that batches of both splits go through: a folder (absolute path) or a model of "
+        "the hub; needs the extra `processor`. null: none.",
+    )
+    processor_revision: Revision | None = Field(
+        None, description="Commit of the processor on the hub; null: its newest, or a folder."
+    )
+    processor_batches: Positive = Field(8, description="Batches of each split that go through the processor.")
+    processor_batch_size: Positive = Field(
+        1, description="Samples in each of them: the micro batch size of the training."
     )
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.files import atomic_file, canonical_json
-from tasks.fingerprints import Fingerprint, Fingerprints, Verify
+from tasks.fingerprints import Fingerprint, Fingerprints
 from tasks.raw_tar import Group, Member, TarContents, Trouble, read_tar
 
 INDEX_VERSION = 3
@@ -29,17 +29,21 @@ class ShardIndexes:
     """Indexes of the raw tars of one folder.
 
     ``own`` is where missing indexes are written; ``shared`` (the audit's folder, possibly read-only) is
-    looked into first. ``keep``: whether hashes of new or changed tars are noted in ``own``.
+    looked into first. ``trust``: whether hashes that are noted in ``shared`` count. ``fingerprints``: in place of
+    those of ``own``.
     """
 
-    def __init__(self, own: Path, shared: Path | None = None, verify: Verify = "changed", keep: bool = True) -> None:
+    def __init__(
+        self, own: Path, shared: Path | None = None, trust: bool = True, fingerprints: Fingerprints | None = None
+    ) -> None:
         self.own = own
         self.shared = shared
-        self.fingerprints = Fingerprints(own / "fingerprints", verify, keep)
+        self.trust = trust
+        self.fingerprints = fingerprints or Fingerprints(own / "fingerprints")
 
     def fingerprint(self, tar: Path) -> Fingerprint:
         """The tar's fingerprint; hashes the tar if it is new or changed. Raises OSError."""
-        if self.shared and self.fingerprints.verify == "changed":
+        if self.shared and self.trust:
             noted = Fingerprints(self.shared / "fingerprints").noted(tar)
             if noted:
                 return noted

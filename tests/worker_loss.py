@@ -2,14 +2,15 @@
 
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Literal
 
 from prefect import task
 from pydantic import BaseModel, ConfigDict
 
-Way = Literal["well", "killed once", "killed always", "os._exit", "sys.exit", "raises"]
+from tasks.groups import Group, do_each
+
+Way = Literal["well", "killed always", "raises"]
 
 
 class DyingJob(BaseModel):
@@ -21,6 +22,11 @@ class DyingJob(BaseModel):
     folder: Path
     way: Way = "well"
 
+    @property
+    def name(self) -> str:
+        """For the task run's name."""
+        return str(self.number)
+
     def __str__(self) -> str:
         return f"job {self.number}"
 
@@ -30,14 +36,19 @@ def dying(job: DyingJob) -> int:
     """Do the job's work, which may be to die."""
     with (job.folder / "ran").open("a", encoding="ascii") as file:
         file.write(f"{job.number}\n")
-    first = not (job.folder / f"seen-{job.number}").exists()
-    (job.folder / f"seen-{job.number}").touch()
-    if job.way == "killed always" or (job.way == "killed once" and first):
+    if job.way == "killed always":
         os.kill(os.getpid(), signal.SIGKILL)
-    if job.way == "os._exit":
-        os._exit(3)
-    if job.way == "sys.exit":
-        sys.exit(3)
     if job.way == "raises":
         raise ValueError("a fault of the program")
     return job.number
+
+
+@task(name="dying-groups", task_run_name="dying-{job.name}", persist_result=False)
+def dying_groups(job: Group[DyingJob]) -> int:
+    """Do the work of all jobs of a group; a job that is done before is left alone."""
+    return do_each(job, lambda one: (one.folder / f"done-{one.number}").exists() or _do_once(one))
+
+
+def _do_once(job: DyingJob) -> None:
+    dying.fn(job)
+    (job.folder / f"done-{job.number}").touch()

@@ -1,17 +1,16 @@
 """The work pool's job template: Prefect's own fields, and all Slurm job variables in one model."""
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from prefect.workers.base import BaseJobConfiguration, BaseVariables
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from deployments.slurm.environment import write_environment
 from deployments.slurm.folder import new_folder, tag_of
-from deployments.slurm.script import SCRIPT_FILE, Job, render
+from deployments.slurm.script import SCRIPT_FILE, Job, environment_path, render
 from deployments.slurm.variables import JobVariables
 
 if TYPE_CHECKING:
@@ -30,6 +29,9 @@ class SlurmVariables(JobVariables, BaseVariables):
 
 class SlurmJobConfiguration(BaseJobConfiguration):
     """What the worker needs to make one flow run a Slurm job."""
+
+    # What is refused may be a secret: variables of the job are given by value.
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     slurm: JobVariables = Field(default_factory=JobVariables, json_schema_extra={"template": _TEMPLATE})
 
@@ -69,6 +71,5 @@ def job_of(name: str, folder: Path, command: str, variables: JobVariables) -> Jo
         tag=tag_of(folder),
         folder=folder,
         command=tuple(shlex.split(command)),
-        # The environment that the worker runs in, on a shared file system; a container has its own.
-        path=None if variables.container_image else str(Path(sys.executable).parent),
+        path=environment_path(variables),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from deployments.slurm.script import ENVIRONMENT_FILE
 from tasks.errors import SettingsError
+from tasks.plain_text import shown
 
 _CERTIFICATE = "PREFECT_API_SSL_CERT_FILE"
 
@@ -32,7 +33,7 @@ def remove_environment(folder: Path) -> None:
 
 def _line(name: str, value: str) -> str:
     if not (name.isascii() and name.isidentifier()):
-        raise SettingsError(f"env: {name!r} cannot be the name of an environment variable; rename it")
+        raise SettingsError(f"env: {shown(name)} cannot be the name of an environment variable; rename it")
     if "\0" in value:
         raise SettingsError(f"env: the value of {name} holds a zero byte, which no environment can; remove it")
     return f"export {name}={shlex.quote(value)}\n"

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +82,11 @@ def quote(value: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9_.,:/@%+=-]+", value):
         return value
     return '"' + re.sub(r"""(["'\\#])""", r"\\\1", value) + '"'
+
+
+def environment_path(variables: JobVariables) -> str | None:
+    """The folder of this process's programs, on a shared file system; None for a container, which has its own."""
+    return None if variables.container_image else str(Path(sys.executable).parent)
 
 
 def safe_name(name: str) -> str:

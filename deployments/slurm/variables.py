@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from tasks.plain_text import shown
 from tasks.settings import Count, Positive, Settings
 
 # Options that the batch script is given by the variables below; only these can be dropped.
@@ -161,7 +162,7 @@ class JobVariables(Settings):
     def _names_that_a_shell_takes(cls, env: dict[str, str | None]) -> dict[str, str | None]:
         for name in env:
             if not (name.isascii() and name.isidentifier()):
-                raise ValueError(f"{name!r} cannot be the name of an environment variable")
+                raise ValueError(f"{shown(name)} cannot be the name of an environment variable")
         return env
 
     @model_validator(mode="after")
@@ -173,3 +174,16 @@ class JobVariables(Settings):
         if self.container_mounts and not self.container_image:
             raise ValueError("container_mounts are set, but there is no container_image")
         return self
+
+
+def time_limit_seconds(limit: str | None) -> int | None:
+    """Seconds of a time as sbatch takes it (its manual, ``--time``); None: no limit that we know."""
+    if limit is None or limit == "UNLIMITED":
+        return None
+    days, dash, rest = limit.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    if dash:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    else:
+        hours, minutes, seconds = {1: (0, *parts, 0), 2: (0, *parts), 3: tuple(parts)}[len(parts)]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -42,23 +42,43 @@ def shard_names(shards_dir: Path) -> tuple[list[str], list[Finding]]:
     return sorted(names), findings
 
 
+class Tally:
+    """Adds audits up as they come, in any order; keeps their counts and findings, not the audits."""
+
+    def __init__(self, foreign: Sequence[Finding] = ()) -> None:
+        self.foreign = foreign
+        self.counts: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self._findings: list[Finding] = []
+
+    def add(self, audit: ShardAudit) -> None:
+        """Add a shard."""
+        stats = audit.stats.model_dump(include={"successes", "failed_to_download", "failed_to_resize"})
+        self.counts.update(stats, shards=not _incomplete(audit), attempts=audit.stats.count)
+        self.counts.update(samples=audit.samples, tar_bytes=audit.tar_bytes)
+        self.reasons.update({reason: n for reason, n in audit.stats.reasons.items() if reason != "success"})
+        self._findings += audit.findings
+
+    def findings(self) -> list[Finding]:
+        """All findings, those about foreign files first, then in the shards' order."""
+        return [*self.foreign, *sorted(self._findings, key=lambda finding: finding.shard)]
+
+    def totals(self) -> AuditTotals:
+        """The totals of what was added."""
+        names = set(AuditTotals.model_fields) - {"failure_reasons", "findings"}
+        return AuditTotals(
+            **{name: self.counts[name] for name in names},
+            failure_reasons=by_kind(self.reasons),
+            findings=len(self.foreign) + len(self._findings),
+        )
+
+
 def add_up(audits: Iterable[ShardAudit], foreign: Sequence[Finding] = ()) -> AuditTotals:
     """The totals of all shards, whatever order they come in."""
-    audits = list(audits)
-    reasons: Counter[str] = Counter()
+    tally = Tally(foreign)
     for audit in audits:
-        reasons.update({reason: n for reason, n in audit.stats.reasons.items() if reason != "success"})
-    return AuditTotals(
-        shards=sum(1 for audit in audits if not _incomplete(audit)),
-        attempts=sum(audit.stats.count for audit in audits),
-        successes=sum(audit.stats.successes for audit in audits),
-        failed_to_download=sum(audit.stats.failed_to_download for audit in audits),
-        failed_to_resize=sum(audit.stats.failed_to_resize for audit in audits),
-        samples=sum(audit.samples for audit in audits),
-        tar_bytes=sum(audit.tar_bytes for audit in audits),
-        failure_reasons=by_kind(reasons),
-        findings=len(foreign) + sum(len(audit.findings) for audit in audits),
-    )
+        tally.add(audit)
+    return tally.totals()
 
 
 def check_gate(totals: AuditTotals, gate: GateSettings, findings: Sequence[Finding]) -> None:

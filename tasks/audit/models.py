@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.fingerprints import Fingerprint, Verify
+from tasks.fingerprints import Fingerprint
 from tasks.receipts import Receipt, read_receipt
 from tasks.shard_index import INDEX_VERSION, ShardIndexes
 
@@ -58,7 +58,11 @@ class AuditJob(_Value):
     audit_dir: Path
     shard: str
     metadata_sha256: str | None = None
-    verify: Verify = "changed"
+
+    @property
+    def name(self) -> str:
+        """For the task run's name."""
+        return self.shard
 
     @property
     def tar(self) -> Path:
@@ -77,7 +81,7 @@ class AuditJob(_Value):
 
     def indexes(self) -> ShardIndexes:
         """The indexes that the audit writes."""
-        return ShardIndexes(self.audit_dir, verify=self.verify)
+        return ShardIndexes(self.audit_dir)
 
     def inputs(self) -> dict[str, Any]:
         """Fingerprints of what is audited; null where a file is missing. Raises OSError."""
@@ -111,10 +115,6 @@ class AuditJob(_Value):
     def cache_parts(self) -> dict[str, Any]:
         """What identifies the work, for the cache key."""
         return {"metadata": self.metadata_sha256, "work": self.receipt().model_dump(mode="json")}
-
-    def is_done(self) -> bool:
-        """Whether the shard was audited as it lies there now."""
-        return self.finished() is not None
 
     def __str__(self) -> str:
         return f"audit of {self.tar.name}"

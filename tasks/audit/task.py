@@ -2,33 +2,37 @@
 
 from prefect import get_run_logger, task
 
-from tasks.audit.models import AuditJob, ShardAudit
+from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
 from tasks.caching import ReceiptCache
 from tasks.errors import ShardError
+from tasks.groups import Group, do_each
 from tasks.retries import RETRIES
 from tasks.words import fails_in_words
 
 
 @task(
-    name="audit-shard",
-    task_run_name="audit-{job.shard}",
+    name="audit-shards",
+    task_run_name="audit-{job.name}",
     cache_policy=ReceiptCache(),
     **RETRIES,
 )
 @fails_in_words
-def audit_one_shard(job: AuditJob) -> ShardAudit:
-    """Audit one raw shard.
+def audit_shards(job: Group[AuditJob]) -> int:
+    """Audit raw shards.
 
-    A retry is safe: the audit only reads the shard and replaces its own index and receipt. Raises ShardError
+    A retry is safe: the audit only reads the shards and replaces its own indexes and receipts. Raises ShardError
     when there are findings, so that the shard shows as failed; they are kept in its receipt.
     """
+    return do_each(job, _audit)
+
+
+def _audit(job: AuditJob) -> None:
     audit = audit_shard(job)
     for finding in audit.findings:
         get_run_logger().error("%s", finding)
     if audit.findings:
         raise ShardError(f"{audit.findings[0]}" + _more(len(audit.findings) - 1))
-    return audit
 
 
 def _more(count: int) -> str:

@@ -3,7 +3,8 @@
 It runs no step itself: a flow hands its jobs to workers, in any number and order, and the bytes are the same.
 """
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +13,16 @@ from typing import Any
 from tasks.convert.manifest import build_manifest
 from tasks.convert.models import Plan, PrepareFolder, ScanJob, ScanSummary, WriteJob, WrittenTar
 from tasks.convert.output_folder import check_output_folder
-from tasks.convert.plan import Scan, byte_settings, decide, make_plan, place, read_excluded
+from tasks.convert.plan import byte_settings, decide, make_plan, read_excluded
 from tasks.convert.plan_files import read_plan, write_plan
-from tasks.convert.scan import read_scan
+from tasks.convert.plan_rows import PlanRows, Scan
+from tasks.convert.uids import CopiesJob, UidsInMemory, UidsOnDisk
 from tasks.errors import PipelineError, PlanError, ShardError
 from tasks.files import remove_leftovers, write_json
-from tasks.fingerprints import Fingerprint, Verify
+from tasks.fingerprints import Fingerprints, Verify
+from tasks.groups import finished_by_notes, look_up
 from tasks.raw_tar import list_raw_tars
-from tasks.settings import ConvertSettings
+from tasks.settings import PLAN_IN_MEMORY, ConvertSettings
 from tasks.shard_index import ShardIndexes
 
 
@@ -28,7 +31,8 @@ class Conversion:
     """The conversion of the raw tars in ``source_dir`` into the dataset in ``dataset_dir``.
 
     ``audit_dir``: where the audit keeps its indexes, if there was one. Creating it checks everything that can
-    be checked without reading a sample; raises SettingsError, ShardError or PlanError.
+    be checked without reading a sample; raises SettingsError, ShardError or PlanError. ``plan_in_memory``: up to so
+    many samples, copies are searched in this process.
     """
 
     source_dir: Path
@@ -36,20 +40,31 @@ class Conversion:
     audit_dir: Path | None
     settings: ConvertSettings
     verify: Verify = "changed"
+    plan_in_memory: int = PLAN_IN_MEMORY
     scanned: dict[str, ScanSummary] = field(default_factory=dict)
     failed: dict[str, BaseException] = field(default_factory=dict)
+    _row: list[ScanSummary] = field(default_factory=list, init=False)
+    _usable: int = field(default=0, init=False)
+    _rejected: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.excluded = read_excluded(self.settings.exclude_uids)
         self.tars = list_raw_tars(self.source_dir)
         self.byte_settings = byte_settings(self.settings, self.excluded)
-        check_output_folder(self.source_dir, self.dataset_dir, self.byte_settings, self._fingerprints_of_tars())
+        self._check_output_folder()
         remove_leftovers(self.dataset_dir)
 
     @cached_property
     def folder(self) -> PrepareFolder:
         """The dataset's ``.prepare`` folder."""
         return PrepareFolder(dataset_dir=self.dataset_dir)
+
+    def look_up_scans(self, task_runs: int) -> int:
+        """Take note of scans that receipts tell of (see tasks/groups.py); returns how many tars are left."""
+        for job, summary in look_up(map(self._scan_job, self.tars), task_runs):
+            if summary is not None:
+                self.scanned[job.shard] = summary
+        return len(self.tars) - len(self.scanned)
 
     def scan_jobs(self) -> Iterator[ScanJob]:
         """Raw tars in order, until those that are scanned give enough samples.
@@ -59,11 +74,12 @@ class Conversion:
         for tar in self.tars:
             if self.enough():
                 return
-            yield self._scan_job(tar)
+            if tar.stem not in self.scanned:
+                yield self._scan_job(tar)
 
     def scan_ended(self, job: ScanJob, error: BaseException | None) -> None:
         """Take note that a scan is over; a tar that is damaged is only an error if the plan needs it."""
-        summary = job.finished()
+        summary = finished_by_notes(job) or job.finished()
         if summary is not None:
             self.scanned[job.shard] = summary
         else:
@@ -72,33 +88,42 @@ class Conversion:
     def enough(self) -> bool:
         """Whether the unbroken row of scanned tars from the first on holds ``maximum_samples`` samples."""
         maximum = self.settings.maximum_samples
+        if maximum is None:
+            return False
         done = self._first_scanned()
-        if maximum is None or sum(summary.usable for summary in done) < maximum:
+        if self._usable < maximum + self._rejected:
             return False
         try:
-            return decide(self._read(done), maximum, self.excluded).reached
+            scans = self._scans(done)
+            decision = decide(scans, self._rows(scans), maximum)
         except ShardError:
             return True  # a damaged tar is in the way: scanning on will not mend it
+        self._rejected = self._usable - sum(decision.emitted)
+        return decision.reached
 
-    def plan(self) -> Plan:
+    def plan(self, search: Callable[[list[CopiesJob]], object] | None = None) -> Plan:
         """Decide on every sample, and write that down.
 
-        Raises ShardError if a tar that is needed is damaged or has no scan (no plan is made around it), PlanError
-        if the folder belongs to another plan.
+        ``search`` may hand the search of a plan too large for memory to workers; what it leaves is done here. Raises
+        ShardError if a tar that is needed is damaged or has no scan (no plan is made around it), PlanError if the
+        folder belongs to another plan.
         """
         done = self._first_scanned()
         if not done:
             self._refuse_missing_scan(self.tars[0])
-        scans = self._read(done)
-        decision = decide(scans, self.settings.maximum_samples, self.excluded)
-        if not decision.reached and len(done) < len(self.tars):
-            self._refuse_missing_scan(self.tars[len(done)])
-        placement = place(decision, self.settings)
-        plan = make_plan(scans, decision, placement, self.byte_settings, len(self.tars))
+        scans = self._scans(done)
+        rows = self._rows(scans)
+        if search is not None:
+            search(rows.uids.jobs())
+        decision = decide(scans, rows, self.settings.maximum_samples)
+        if not decision.reached and len(scans) < len(self.tars):
+            self._refuse_missing_scan(self.tars[len(scans)])
+        plan = make_plan(scans, decision, self.byte_settings, len(self.tars))
         existing = read_plan(self.folder)
         if existing is not None and existing.identity != plan.identity:
             raise PlanError(f"{self.dataset_dir} belongs to another plan; use another dataset_name (or output_dir)")
-        write_plan(self.folder, plan, decision, placement)
+        write_plan(self.folder, plan, decision, scans)
+        shutil.rmtree(self.folder.uids, ignore_errors=True)
         return plan
 
     def write_jobs(self, plan: Plan) -> list[WriteJob]:
@@ -109,7 +134,6 @@ class Conversion:
                 dataset_dir=self.dataset_dir,
                 filename=tar.filename,
                 plan_identity=plan.identity,
-                verify=self.verify,
             )
             for tar in plan.tars
         ]
@@ -132,19 +156,25 @@ class Conversion:
 
     def _first_scanned(self) -> list[ScanSummary]:
         """Summaries of the scanned tars, from the first tar up to the first that has none."""
-        done = []
-        for tar in self.tars:
+        for tar in self.tars[len(self._row) :]:
             if tar.stem not in self.scanned:
                 break
-            done.append(self.scanned[tar.stem])
-        return done
+            self._row.append(self.scanned[tar.stem])
+            self._usable += self._row[-1].usable
+        return self._row
 
-    def _read(self, done: list[ScanSummary]) -> list[Scan]:
+    def _scans(self, done: list[ScanSummary]) -> list[Scan]:
         jobs = [self._scan_job(tar) for tar in self.tars[: len(done)]]
         return [
-            Scan(summary, job.indexes().fingerprint(job.tar), read_scan(job))
+            Scan(summary, job.indexes().fingerprint(job.tar), job.table_path)
             for summary, job in zip(done, jobs, strict=True)
         ]
+
+    def _rows(self, scans: list[Scan]) -> PlanRows:
+        total = sum(scan.summary.samples for scan in scans)
+        in_memory = total <= self.plan_in_memory
+        uids = UidsInMemory(total) if in_memory else UidsOnDisk(self.folder.uids, total)
+        return PlanRows(scans, uids, self.settings.validation_fraction, self.excluded)
 
     def _scan_job(self, tar: Path) -> ScanJob:
         return ScanJob(
@@ -155,7 +185,13 @@ class Conversion:
             verify=self.verify,
         )
 
-    def _fingerprints_of_tars(self) -> Iterator[Fingerprint]:
-        """For a folder that may not be ours: its notes are read, and none is added."""
-        indexes = ShardIndexes(self.folder.index, self.audit_dir, self.verify, keep=False)
-        return map(indexes.fingerprint, self.tars)
+    def _check_output_folder(self) -> None:
+        """Refuse a folder that is not ours, untouched; if it is ours, and all is to be verified, forget its notes."""
+        hashes = Fingerprints(self.folder.index / "fingerprints", self.verify, keep=False)
+        indexes = ShardIndexes(self.folder.index, self.audit_dir, self.verify == "changed", hashes)
+        available = map(indexes.fingerprint, self.tars)
+        check_output_folder(self.source_dir, self.dataset_dir, self.byte_settings, available)
+        if self.verify == "full":
+            self.folder.fingerprints().forget()
+            hashes.forget()
+            hashes.keep_notes()

@@ -12,7 +12,7 @@ from tasks.shard_index import ShardIndexes
 CONTRACT_VERSION = 1
 """Raised only when the bytes of output tars would change."""
 
-SCAN_VERSION = 1
+SCAN_VERSION = 2
 WRITE_VERSION = 1
 
 Split = Literal["train", "val"]
@@ -58,6 +58,11 @@ class PrepareFolder(_Value):
         return self.path / "rejects.parquet"
 
     @property
+    def uids(self) -> Path:
+        """The uids of a plan that is too large to search them in memory; there only while it is made."""
+        return self.path / "uids"
+
+    @property
     def write(self) -> Path:
         """Receipts of the output tars."""
         return self.path / "write"
@@ -72,9 +77,9 @@ class PrepareFolder(_Value):
         """Prefect's result storage."""
         return self.path / "results"
 
-    def fingerprints(self, verify: Verify = "changed") -> Fingerprints:
+    def fingerprints(self) -> Fingerprints:
         """Hashes of the files of the dataset."""
-        return Fingerprints(self.path / "fingerprints", verify)
+        return Fingerprints(self.path / "fingerprints")
 
 
 class ScanSummary(_Value):
@@ -89,13 +94,21 @@ class ScanSummary(_Value):
 
 
 class ScanJob(_Value):
-    """Scan one raw tar of ``source_dir`` for the dataset in ``dataset_dir``."""
+    """Scan one raw tar of ``source_dir`` for the dataset in ``dataset_dir``.
+
+    ``verify="full"``: hashes that the audit noted do not count.
+    """
 
     source_dir: Path
     dataset_dir: Path
     audit_dir: Path | None
     shard: str
     verify: Verify = "changed"
+
+    @property
+    def name(self) -> str:
+        """For the task run's name."""
+        return self.shard
 
     @property
     def tar(self) -> Path:
@@ -119,7 +132,7 @@ class ScanJob(_Value):
 
     def indexes(self) -> ShardIndexes:
         """The audit's indexes first, else the conversion's own."""
-        return ShardIndexes(self.folder.index, shared=self.audit_dir, verify=self.verify)
+        return ShardIndexes(self.folder.index, shared=self.audit_dir, trust=self.verify == "changed")
 
     def receipt(self, summary: ScanSummary | None = None) -> Receipt:
         """The receipt of this scan; without ``summary`` what it must be about. Raises OSError."""
@@ -136,17 +149,13 @@ class ScanJob(_Value):
         receipt = read_receipt(self.receipt_path)
         if receipt is None or not receipt.outputs or not receipt.is_for(self.receipt()):
             return None
-        if not receipt.outputs_intact(self.folder.scan, self.folder.fingerprints(self.verify)):
+        if not receipt.outputs_intact(self.folder.scan, self.folder.fingerprints()):
             return None
         return receipt.counts_as(ScanSummary)
 
     def cache_parts(self) -> dict[str, Any]:
         """What identifies the work, for the cache key."""
         return {"work": self.receipt().model_dump(mode="json")}
-
-    def is_done(self) -> bool:
-        """Whether the tar was scanned as it lies there now."""
-        return self.finished() is not None
 
     def __str__(self) -> str:
         return f"scan of {self.tar.name}"
@@ -205,7 +214,6 @@ class WriteJob(_Value):
     dataset_dir: Path
     filename: str
     plan_identity: str
-    verify: Verify = "changed"
 
     @property
     def folder(self) -> PrepareFolder:
@@ -218,7 +226,7 @@ class WriteJob(_Value):
         return self.dataset_dir / self.filename
 
     @property
-    def tar_name(self) -> str:
+    def name(self) -> str:
         """The tar's name without its ending, as in train-000004: for the task run's name."""
         return self.filename.removesuffix(".tar").replace("-shard-", "-")
 
@@ -242,7 +250,7 @@ class WriteJob(_Value):
         receipt = read_receipt(self.receipt_path)
         if receipt is None or not receipt.outputs or not receipt.is_for(self.receipt()):
             return None
-        if not receipt.outputs_intact(self.dataset_dir, self.folder.fingerprints(self.verify)):
+        if not receipt.outputs_intact(self.dataset_dir, self.folder.fingerprints()):
             return None
         counts = receipt.counts_as(_WriteCounts)
         return WrittenTar(output=receipt.outputs[0], samples=counts.samples) if counts else None
@@ -250,10 +258,6 @@ class WriteJob(_Value):
     def cache_parts(self) -> dict[str, Any]:
         """What identifies the work, for the cache key."""
         return {"work": self.receipt().model_dump(mode="json")}
-
-    def is_done(self) -> bool:
-        """Whether the tar is there, whole, as the plan wants it."""
-        return self.finished() is not None
 
     def __str__(self) -> str:
         return f"writing of {self.filename}"

@@ -1,109 +1,94 @@
 """Decide on every sample, in order and on the scan tables alone: who is emitted, and into which tar."""
 
 import hashlib
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from tasks.convert.models import (
-    CONTRACT_VERSION,
-    Counts,
-    Plan,
-    PlannedTar,
-    ScanSummary,
-    ShardCounts,
-    Split,
-)
+from tasks.convert.models import CONTRACT_VERSION, Counts, Plan, PlannedTar, ShardCounts, Split
+from tasks.convert.plan_rows import EMITTED, PlanRows, Scan
 from tasks.convert.sample import uid_pattern
 from tasks.errors import SettingsError, ShardError
 from tasks.files import canonical_json
 from tasks.fingerprints import Fingerprint
 from tasks.settings import ConvertSettings
 
-EMITTED = "emitted"
-DUPLICATE = "duplicate_uid"
-EXCLUDED = "excluded_uid"
-
 Array = npt.NDArray[Any]
 
-
-@dataclass(frozen=True)
-class Scan:
-    """A scanned shard as the plan reads it."""
-
-    summary: ScanSummary
-    fingerprint: Fingerprint
-    table: pa.Table
+SPLITS: tuple[Split, Split] = ("train", "val")
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One entry a sample that was read, in selection order: its reason (``emitted`` or a reject reason)."""
+    """What becomes of every sample that is read, in selection order.
 
-    table: pa.Table
-    shard: Array
-    reason: Array
-    opened: int
+    ``code``: its reason, an index into ``reasons``; ``val``: whether it belongs to the val split; ``starts``: the first
+    row of each opened shard, and the end. ``reached``: whether ``maximum_samples`` was, so that no more is opened.
+    """
+
+    reasons: list[str]
+    code: Array
+    val: Array
+    starts: Array
     reached: bool
-    """Whether ``maximum_samples`` was reached, so that no further shard is opened."""
 
     @property
-    def emitted(self) -> Array:
-        """Which samples are emitted."""
-        return self.reason == EMITTED
+    def opened(self) -> int:
+        """How many shards are opened."""
+        return len(self.starts) - 1
+
+    def shards(self) -> Iterator[slice]:
+        """The rows of each opened shard."""
+        return map(slice, self.starts[:-1].tolist(), self.starts[1:].tolist())
+
+    def rows_of(self, shard: slice, split: int) -> Array:
+        """The rows, within the shard, that go to a split (see SPLITS)."""
+        return np.flatnonzero((self.code[shard] == EMITTED) & (self.val[shard] == bool(split)))
+
+    @cached_property
+    def tallies(self) -> list[Array]:
+        """For each opened shard, how many samples have each code."""
+        return [np.bincount(self.code[shard], minlength=len(self.reasons)) for shard in self.shards()]
+
+    @cached_property
+    def emitted(self) -> tuple[int, int]:
+        """How many samples go to each split."""
+        counts = [[len(self.rows_of(shard, split)) for split in (0, 1)] for shard in self.shards()]
+        return sum(train for train, _ in counts), sum(val for _, val in counts)
 
 
-def decide(scans: Sequence[Scan], maximum_samples: int | None, excluded: frozenset[str]) -> Decision:
+def decide(scans: Sequence[Scan], rows: PlanRows, maximum_samples: int | None) -> Decision:
     """Decide on the samples of ``scans``, which are the first shards in order.
 
     Raises ShardError if a damaged place of a tar is reached before ``maximum_samples``.
     """
-    table = pa.concat_tables([scan.table for scan in scans])
-    shard = np.repeat(np.arange(len(scans)), [scan.table.num_rows for scan in scans])
-    reason = _reasons(table, excluded)
-    total = np.cumsum(reason == EMITTED)
-    end, reached = table.num_rows, False
-    if maximum_samples is not None and np.count_nonzero(reason == EMITTED) >= maximum_samples:
-        end, reached = int(np.searchsorted(total, maximum_samples)) + 1, True
-    _refuse_trouble(scans, end, reached)
-    opened = int(shard[end - 1]) + 1 if reached else len(scans)
-    return Decision(table.slice(0, end), shard[:end], reason[:end], opened, reached)
+    rows.settle_copies()
+    end = _cut_off(rows, maximum_samples)
+    reached = end is not None
+    starts = rows.starts
+    if end is not None:
+        opened = int(np.searchsorted(starts, end - 1, side="right"))
+        starts = np.append(starts[:opened], end)
+    _refuse_trouble(scans, int(starts[-1]), reached)
+    return Decision(rows.reasons, rows.code[: starts[-1]], rows.val[: starts[-1]], starts, reached)
 
 
-def _reasons(table: pa.Table, excluded: frozenset[str]) -> Array:
-    """Each sample's reason, as if there were no cut-off (a cut-off changes nothing before it)."""
-    before, after = (_strings(table.column(name)) for name in ("before_uid", "after_uid"))
-    listed = pc.is_in(table.column("uid"), value_set=pa.array(sorted(excluded), pa.string())).to_numpy()
-    fresh = before == ""
-    candidate = fresh & (after == "") & ~listed
-    first = _first_of_uid(table.column("uid"), candidate)
-    row = np.arange(table.num_rows)
-    conditions = [~fresh, first < row, listed, after != ""]
-    return np.select(conditions, [before, DUPLICATE, EXCLUDED, after], default=EMITTED)
-
-
-def _first_of_uid(uid: pa.ChunkedArray, candidate: Array) -> Array:
-    """For each row, the row of the first candidate with its uid; the number of rows if there is none."""
-    codes = pc.dictionary_encode(pc.fill_null(uid, "")).combine_chunks()
-    code = codes.indices.to_numpy()
-    first = np.full(len(codes.dictionary), len(code))
-    rows = np.flatnonzero(candidate)
-    # Assigned from the last to the first, so that the first one stays.
-    first[code[rows[::-1]]] = rows[::-1]
-    return first[code]
-
-
-def _strings(column: pa.ChunkedArray) -> Array:
-    """The column as text objects, "" for null. NumPy's own text type would drop NUL bytes at the end."""
-    codes = pc.dictionary_encode(pc.fill_null(column, "")).combine_chunks()
-    return np.asarray(codes.dictionary.to_pylist(), dtype=object)[codes.indices.to_numpy()]
+def _cut_off(rows: PlanRows, maximum_samples: int | None) -> int | None:
+    """The row after the last one that is read; None if there are not enough."""
+    left = maximum_samples
+    for start, end in zip(rows.starts[:-1].tolist(), rows.starts[1:].tolist(), strict=True):
+        if left is None:
+            break
+        emitted = np.flatnonzero(rows.code[start:end] == EMITTED)
+        if len(emitted) >= left:
+            return start + int(emitted[left - 1]) + 1
+        left -= len(emitted)
+    return None
 
 
 def _refuse_trouble(scans: Sequence[Scan], end: int, reached: bool) -> None:
@@ -113,47 +98,21 @@ def _refuse_trouble(scans: Sequence[Scan], end: int, reached: bool) -> None:
         before = scan.summary.samples_before_trouble
         if before is not None and not (reached and end <= start + before):
             raise ShardError(f"{scan.summary.trouble}; download the shard again, or take it out of the folder")
-        start += scan.table.num_rows
+        start += scan.summary.samples
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Where the emitted samples go: row of the decision's table, split (0 train, 1 val), tar, place in the tar."""
-
-    row: Array
-    split: Array
-    tar: Array
-
-
-SPLITS: tuple[Split, Split] = ("train", "val")
-
-
-def place(decision: Decision, settings: ConvertSettings) -> Placement:
-    """Split and tar of every emitted sample, in selection order."""
-    row = np.flatnonzero(decision.emitted)
-    hashes = decision.table.column("split_hash").take(pa.array(row)).to_numpy()
-    split = (hashes / np.float64(2**64) < settings.validation_fraction).astype(np.int8)
-    tar = np.empty(len(row), dtype=np.int64)
-    for value in (0, 1):
-        mine = split == value
-        tar[mine] = np.arange(np.count_nonzero(mine)) // settings.max_samples_per_tar
-    return Placement(row, split, tar)
-
-
-def make_plan(
-    scans: Sequence[Scan], decision: Decision, placement: Placement, settings: dict[str, Any], available: int
-) -> Plan:
+def make_plan(scans: Sequence[Scan], decision: Decision, settings: dict[str, Any], available: int) -> Plan:
     """The plan's head. ``settings``: from :func:`byte_settings`; ``available``: number of raw tars."""
     opened = tuple(scan.fingerprint for scan in scans[: decision.opened])
     return Plan(
-        identity=_identity(settings, opened, decision, placement),
+        identity=_identity(settings, opened, decision),
         contract_version=CONTRACT_VERSION,
         settings=settings,
         opened=opened,
         all_opened=decision.opened == available and not decision.reached,
         shards=_shard_counts(scans, decision),
-        counts=_counts(decision, placement),
-        tars=_tars(placement),
+        counts=_counts(decision),
+        tars=_tars(decision, settings["max_samples_per_tar"]),
     )
 
 
@@ -187,49 +146,81 @@ def read_excluded(path: Path | None) -> frozenset[str]:
     return frozenset(line.strip() for line in lines if line.strip())
 
 
-def _identity(
-    settings: dict[str, Any], opened: tuple[Fingerprint, ...], decision: Decision, placement: Placement
-) -> str:
-    reasons = pa.array(decision.reason, pa.string()).dictionary_encode()
-    codes = reasons.indices.to_numpy()
+def _identity(settings: dict[str, Any], opened: tuple[Fingerprint, ...], decision: Decision) -> str:
+    """SHA-256 of settings, opened tars, and of four columns: the reason of each sample that is read, by the order in
+    which reasons appear; of each emitted sample its row, split (0 train, 1 val) and the number of its tar."""
+    appearance = _order_of_appearance(decision)
     head = {
         "contract_version": CONTRACT_VERSION,
         "settings": settings,
         "opened": [fingerprint.model_dump() for fingerprint in opened],
-        "reasons": reasons.dictionary.to_pylist(),
+        "reasons": [decision.reasons[code] for code in appearance],
     }
     identity = hashlib.sha256(canonical_json(head))
-    for array, kind in ((codes, "<i4"), (placement.row, "<i8"), (placement.split, "i1"), (placement.tar, "<i8")):
-        identity.update(np.ascontiguousarray(array, dtype=kind).tobytes())
+    place = np.zeros(len(decision.reasons), dtype="<i4")
+    place[appearance] = np.arange(len(appearance))
+    for shard in decision.shards():
+        identity.update(place[decision.code[shard]].tobytes())
+    for column, kind in (("row", "<i8"), ("split", "i1"), ("tar", "<i8")):
+        for placed in _placements(decision, settings["max_samples_per_tar"]):
+            identity.update(placed[column].astype(kind).tobytes())
     return identity.hexdigest()
 
 
-def _counts(decision: Decision, placement: Placement) -> Counts:
-    skipped = Counter(decision.reason[~decision.emitted].tolist())
-    val = int(np.count_nonzero(placement.split))
+def _order_of_appearance(decision: Decision) -> list[int]:
+    """The codes that occur, by their first occurrence."""
+    seen: dict[int, None] = {}
+    for shard, tally in zip(decision.shards(), decision.tallies, strict=True):
+        new = [code for code in np.flatnonzero(tally).tolist() if code not in seen]
+        here = decision.code[shard]
+        seen |= dict.fromkeys(sorted(new, key=lambda code: int(np.argmax(here == code))))
+    return list(seen)
+
+
+def _placements(decision: Decision, samples_per_tar: int) -> Iterator[dict[str, Array]]:
+    """Row, split and number of the tar of each emitted sample, shard by shard."""
+    before = np.zeros(2, dtype=np.int64)
+    for shard in decision.shards():
+        rows = np.flatnonzero(decision.code[shard] == EMITTED)
+        split = decision.val[shard][rows].astype(np.int8)
+        tar = np.empty(len(rows), dtype=np.int64)
+        for value in (0, 1):
+            mine = split == value
+            count = np.count_nonzero(mine)
+            tar[mine] = (before[value] + np.arange(count)) // samples_per_tar
+            before[value] += count
+        yield {"row": shard.start + rows, "split": split, "tar": tar}
+
+
+def _counts(decision: Decision) -> Counts:
+    total = np.sum([np.zeros(len(decision.reasons), dtype=np.int64), *decision.tallies], axis=0)
+    reasons = {decision.reasons[code]: int(total[code]) for code in np.flatnonzero(total) if code != EMITTED}
+    train, val = decision.emitted
     return Counts(
-        input_samples=len(decision.reason),
-        train=len(placement.row) - val,
+        input_samples=len(decision.code),
+        train=train,
         val=val,
-        skipped=skipped.total(),
-        skip_reasons=dict(sorted(skipped.items())),
+        skipped=sum(reasons.values()),
+        skip_reasons=dict(sorted(reasons.items())),
     )
 
 
 def _shard_counts(scans: Sequence[Scan], decision: Decision) -> tuple[ShardCounts, ...]:
-    inputs = np.bincount(decision.shard, minlength=decision.opened)
-    outputs = np.bincount(decision.shard[decision.emitted], minlength=decision.opened)
-    rejects = np.bincount(decision.shard[~decision.emitted], minlength=decision.opened)
     return tuple(
-        ShardCounts(shard=scan.summary.shard, inputs=int(i), outputs=int(o), rejects=int(r))
-        for scan, i, o, r in zip(scans[: decision.opened], inputs, outputs, rejects, strict=True)
+        ShardCounts(
+            shard=scan.summary.shard,
+            inputs=int(tally.sum()),
+            outputs=int(tally[EMITTED]),
+            rejects=int(tally.sum() - tally[EMITTED]),
+        )
+        for scan, tally in zip(scans[: decision.opened], decision.tallies, strict=True)
     )
 
 
-def _tars(placement: Placement) -> tuple[PlannedTar, ...]:
+def _tars(decision: Decision, samples_per_tar: int) -> tuple[PlannedTar, ...]:
     tars: list[PlannedTar] = []
-    for value, split in enumerate(SPLITS):
-        for number, samples in enumerate(np.bincount(placement.tar[placement.split == value]).tolist()):
-            filename = f"{split}-shard-{number:06d}.tar"
+    for split, total in zip(SPLITS, decision.emitted, strict=True):
+        for number, start in enumerate(range(0, total, samples_per_tar)):
+            filename, samples = f"{split}-shard-{number:06d}.tar", min(samples_per_tar, total - start)
             tars.append(PlannedTar(filename=filename, split=split, samples=samples, row_group=len(tars)))
     return tuple(tars)

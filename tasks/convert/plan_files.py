@@ -1,6 +1,7 @@
 """The plan on disk: its samples by output tar, its rejects, and its head, which is written last."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from tasks.convert.models import Plan, PlannedTar, PrepareFolder
-from tasks.convert.plan import SPLITS, Array, Decision, Placement
+from tasks.convert.plan import SPLITS, Array, Decision
+from tasks.convert.plan_rows import EMITTED, Scan
+from tasks.convert.scan import SCHEMA
 from tasks.errors import PlanError
 from tasks.files import atomic_file, write_json
 from tasks.raw_tar import SAMPLE_MEMBERS
@@ -21,13 +24,19 @@ _SAMPLE_COLUMNS = [
     "digest",
 ]
 _REJECT_COLUMNS = ["key", "uid", "cause"]
+_SAMPLES = pa.schema([("raw_tar", pa.string()), *map(SCHEMA.field, _SAMPLE_COLUMNS)])
+_REJECTS = pa.schema([("raw_tar", pa.string()), ("reason", pa.string()), *map(SCHEMA.field, _REJECT_COLUMNS)])
+_REJECTS_AT_A_TIME = 100_000
+
+Opened = list[tuple[Scan, slice]]
+"""The opened shards, and the rows of the decision that are theirs."""
 
 
-def write_plan(folder: PrepareFolder, plan: Plan, decision: Decision, placement: Placement) -> None:
-    """Write the plan's files atomically; ``plan.json`` last, so that a plan that is there is whole."""
-    names = np.array([counts.shard for counts in plan.shards], dtype=np.str_)
-    _write_samples(folder.samples, names, plan, decision, placement)
-    _write_rejects(folder.rejects, names, decision)
+def write_plan(folder: PrepareFolder, plan: Plan, decision: Decision, scans: Sequence[Scan]) -> None:
+    """Write the plan's files atomically, shard by shard; ``plan.json`` last, so that a plan that is there is whole."""
+    opened = list(zip(scans[: decision.opened], decision.shards(), strict=True))
+    _write_samples(folder.samples, plan, decision, opened)
+    _write_rejects(folder.rejects, decision, opened)
     write_json(folder.plan, plan.model_dump(mode="json"))
 
 
@@ -42,6 +51,25 @@ def read_plan(folder: PrepareFolder) -> Plan | None:
             f"{folder.plan} is not a plan that this version can read ({error.error_count()} faults); "
             "use another output folder (dataset_name)"
         ) from None
+
+
+def plan_and_tar(folder: PrepareFolder, identity: str, filename: str) -> tuple[Plan, PlannedTar] | None:
+    """The plan and one of its tars; None if the plan there is another. Raises PlanError.
+
+    A worker writes many tars of one plan: it reads the plan once, and again if the file is another.
+    """
+    try:
+        state = folder.plan.stat()
+    except FileNotFoundError:
+        return None
+    plan, tars = _known_plan(folder, (state.st_ino, state.st_mtime_ns, state.st_size))
+    return (plan, tars[filename]) if plan is not None and plan.identity == identity else None
+
+
+@functools.lru_cache(maxsize=1)
+def _known_plan(folder: PrepareFolder, state: tuple[int, int, int]) -> tuple[Plan | None, dict[str, PlannedTar]]:
+    plan = read_plan(folder)
+    return plan, {tar.filename: tar for tar in plan.tars} if plan else {}
 
 
 def read_samples(folder: PrepareFolder, tar: PlannedTar) -> pa.Table:
@@ -65,30 +93,55 @@ def reject_kinds(folder: PrepareFolder) -> list[dict[str, str | int]]:
     return sorted(rows, key=lambda row: -row["samples"])
 
 
-def _write_samples(path: Path, names: Array, plan: Plan, decision: Decision, placement: Placement) -> None:
-    samples = decision.table.select(_SAMPLE_COLUMNS)
-    schema = pa.schema([("raw_tar", pa.string()), *samples.schema])
-    with atomic_file(path) as file, pq.ParquetWriter(file, schema) as writer:
-        for rows in _rows_of_tars(plan, placement):
-            shards = pa.array(names[decision.shard[rows]].tolist(), pa.string())
-            writer.write_table(pa.table([shards, *samples.take(rows).columns], schema=schema), row_group_size=len(rows))
+def _write_samples(path: Path, plan: Plan, decision: Decision, opened: Opened) -> None:
+    with atomic_file(path) as file, pq.ParquetWriter(file, _SAMPLES, use_dictionary=["raw_tar"]) as writer:
+        for value, split in enumerate(SPLITS):
+            tables = _samples(decision, opened, value)
+            for group in _cut(tables, [tar.samples for tar in plan.tars if tar.split == split]):
+                writer.write_table(group, row_group_size=group.num_rows)
 
 
-def _rows_of_tars(plan: Plan, placement: Placement) -> Iterator[Array]:
-    for value, split in enumerate(SPLITS):
-        rows = placement.row[placement.split == value]
-        start = 0
-        for tar in (tar for tar in plan.tars if tar.split == split):
-            yield rows[start : start + tar.samples]
-            start += tar.samples
+def _samples(decision: Decision, opened: Opened, split: int) -> Iterator[pa.Table]:
+    """The samples of a split, a table a shard."""
+    for scan, shard in opened:
+        rows = decision.rows_of(shard, split)
+        if len(rows):
+            table = scan.read(_SAMPLE_COLUMNS).take(rows)
+            yield pa.table([_name(scan, rows), *table.columns], schema=_SAMPLES)
 
 
-def _write_rejects(path: Path, names: Array, decision: Decision) -> None:
-    rows = np.flatnonzero(~decision.emitted)
-    columns = {
-        "raw_tar": pa.array(names[decision.shard[rows]].tolist(), pa.string()),
-        "reason": pa.array(decision.reason[rows].tolist(), pa.string()),
-        **{name: decision.table.column(name).take(rows) for name in _REJECT_COLUMNS},
-    }
-    with atomic_file(path) as file:
-        pq.write_table(pa.table(columns), file)
+def _cut(tables: Iterator[pa.Table], sizes: Iterable[int]) -> Iterator[pa.Table]:
+    """The rows of all tables, as tables of the given sizes."""
+    left = _SAMPLES.empty_table()
+    for size in sizes:
+        while left.num_rows < size:
+            left = pa.concat_tables([left, next(tables)])
+        yield left.slice(0, size).combine_chunks()
+        left = left.slice(size)
+
+
+def _write_rejects(path: Path, decision: Decision, opened: Opened) -> None:
+    waiting = [_REJECTS.empty_table()]
+    with atomic_file(path) as file, pq.ParquetWriter(file, _REJECTS) as writer:
+        for table in _rejects(decision, opened):
+            waiting.append(table)
+            if sum(part.num_rows for part in waiting) >= _REJECTS_AT_A_TIME:
+                writer.write_table(pa.concat_tables(waiting))
+                waiting.clear()
+        if waiting:
+            writer.write_table(pa.concat_tables(waiting))
+
+
+def _rejects(decision: Decision, opened: Opened) -> Iterator[pa.Table]:
+    """The rejects, a table a shard."""
+    reasons = pa.array(decision.reasons, pa.string())
+    for scan, shard in opened:
+        codes = decision.code[shard]
+        rows = np.flatnonzero(codes != EMITTED)
+        if len(rows):
+            columns = scan.read(_REJECT_COLUMNS).take(rows).columns
+            yield pa.table([_name(scan, rows), reasons.take(codes[rows]), *columns], schema=_REJECTS)
+
+
+def _name(scan: Scan, rows: Array) -> pa.Array:
+    return pa.repeat(pa.scalar(scan.summary.shard, pa.string()), len(rows))

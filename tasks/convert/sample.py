@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,9 @@ from tasks.raw_tar import SAMPLE_MEMBERS
 INVALID = "invalid_sample"
 EMPTY_CAPTION = "empty_caption"
 
+_WHOLE = frozenset(SAMPLE_MEMBERS)
 uid_pattern = re.compile(r"[0-9a-f]{32}")
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _MAX_DEPTH = 800
 """Nesting that every stack can hold: Python's own limit depends on how deep the caller is."""
 
@@ -36,16 +39,15 @@ class Verdict:
     height: int | None = None
 
 
-def judge_members(extensions: set[str]) -> Verdict | None:
+def judge_members(extensions: Set[str]) -> Verdict | None:
     """The verdict on a sample whose members are not exactly JPG, JSON and TXT; None if they are."""
-    missing = sorted(set(SAMPLE_MEMBERS) - extensions)
+    if extensions == _WHOLE:
+        return None
+    missing = sorted(_WHOLE - extensions)
     if missing:
         return Verdict(before_uid="_".join(["missing", *missing]), cause=f"the sample lacks {', '.join(missing)}")
-    unexpected = sorted(extensions - set(SAMPLE_MEMBERS))
-    if unexpected:
-        names = [readable_text(name) for name in unexpected]
-        return Verdict(before_uid="_".join(["unexpected", *names]), cause=f"unexpected members: {', '.join(names)}")
-    return None
+    names = [readable_text(name) for name in sorted(extensions - _WHOLE)]
+    return Verdict(before_uid="_".join(["unexpected", *names]), cause=f"unexpected members: {', '.join(names)}")
 
 
 def judge(key: str, jpg: bytes, json_bytes: bytes, txt: bytes) -> Verdict:
@@ -138,7 +140,7 @@ def conversation_json(record: dict[str, Any], caption: str, prompt: str, source:
         },
     }
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+        return _compact.encode(value).encode("utf-8")
     except UnicodeEncodeError:
         raise UnusableSampleError("a text of the JSON cannot be written as UTF-8") from None
     except RecursionError:

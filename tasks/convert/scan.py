@@ -1,17 +1,20 @@
 """Scan one raw shard: everything that depends on a sample alone, as a compact table."""
 
-import hashlib
-from pathlib import Path
+import itertools
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import xxhash
 
 from tasks.convert.models import ScanJob, ScanSummary
 from tasks.convert.sample import Verdict, judge, judge_members, split_hash
 from tasks.errors import TransientError
 from tasks.files import atomic_file, readable_text
 from tasks.raw_tar import SAMPLE_MEMBERS, Group, TarContents, read_ranges
+
+_RANGE_COLUMNS = [f"{name}_{part}" for name in SAMPLE_MEMBERS for part in ("offset", "size")]
 
 SCHEMA = pa.schema(
     [
@@ -24,11 +27,13 @@ SCHEMA = pa.schema(
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("split_hash", pa.uint64()),
-        *[(f"{name}_{part}", pa.int64()) for name in SAMPLE_MEMBERS for part in ("offset", "size")],
-        ("digest", pa.binary(32)),
+        *[(name, pa.int64()) for name in _RANGE_COLUMNS],
+        ("digest", pa.binary(16)),
     ]
 )
-"""One row a sample in member order. Offsets and sizes in bytes; ``digest``: SHA-256 over JPG, JSON and TXT."""
+"""One row a sample in member order. Offsets and sizes in bytes; ``digest``: see :func:`sample_digest`."""
+
+_COLUMNS = SCHEMA.names
 
 
 def scan_shard(job: ScanJob) -> ScanSummary:
@@ -43,9 +48,10 @@ def scan_shard(job: ScanJob) -> ScanSummary:
     work = job.receipt()
     contents = job.indexes().contents(job.tar)
     with job.tar.open("rb") as file:
-        rows = [_row(file, group) for group in contents.groups]
-    _write_table(job.table_path, rows)
-    summary = _summary(job, contents, rows)
+        table = _table([_row(file, group) for group in contents.groups])
+    with atomic_file(job.table_path) as output:
+        pq.write_table(table, output)
+    summary = _summary(job, contents, table)
     receipt = job.receipt(summary)
     if not receipt.is_for(work):
         raise TransientError(f"{job.tar.name} changed while it was scanned; is its download still running?")
@@ -53,21 +59,22 @@ def scan_shard(job: ScanJob) -> ScanSummary:
     return summary
 
 
-def _row(file: BinaryIO, group: Group) -> dict[str, Any]:
+def _row(file: BinaryIO, group: Group) -> tuple[Any, ...]:
+    """The sample's values in the order of SCHEMA: a tuple, since Python's collector would go through dicts again
+    and again."""
     members = {member.extension: member for member in group.members}
-    verdict = judge_members(set(members))
+    verdict = judge_members(members.keys())
     row: dict[str, Any] = {"key": group.key.encode("utf-8", "surrogateescape")}
     if verdict is None:
-        jpg, json_bytes, txt = read_ranges(
-            file, [(members[name].offset, members[name].size) for name in SAMPLE_MEMBERS]
-        )
+        ranges = [(members[name].offset, members[name].size) for name in SAMPLE_MEMBERS]
+        jpg, json_bytes, txt = read_ranges(file, ranges)
         verdict = judge(group.key, jpg, json_bytes, txt)
         row["digest"] = sample_digest(jpg, json_bytes, txt)
-        row |= {f"{name}_offset": members[name].offset for name in SAMPLE_MEMBERS}
-        row |= {f"{name}_size": members[name].size for name in SAMPLE_MEMBERS}
+        row |= zip(_RANGE_COLUMNS, itertools.chain(*ranges), strict=True)
     if verdict.uid is not None:
         row["split_hash"] = split_hash(verdict.uid)
-    return row | _readable(verdict)
+    row |= _readable(verdict)
+    return tuple(map(row.get, _COLUMNS))
 
 
 def _readable(verdict: Verdict) -> dict[str, Any]:
@@ -78,22 +85,25 @@ def _readable(verdict: Verdict) -> dict[str, Any]:
 
 
 def sample_digest(jpg: bytes, json_bytes: bytes, txt: bytes) -> bytes:
-    """SHA-256 over a sample's bytes: the write step holds it against what it copies."""
-    digest = hashlib.sha256(jpg)
+    """XXH3 (128 bit) over a sample's bytes: the write step holds it against what it copies.
+
+    It guards against bytes that changed since the scan, not against forgery: the tar's SHA-256 is in the plan.
+    SHA-256 would take as long as all else that a sample costs but its decoding.
+    """
+    digest = xxhash.xxh3_128(jpg)
     digest.update(json_bytes)
     digest.update(txt)
     return digest.digest()
 
 
-def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
-    table = pa.table({name: [row.get(name) for row in rows] for name in SCHEMA.names}, schema=SCHEMA)
-    with atomic_file(path) as file:
-        pq.write_table(table, file)
+def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else itertools.repeat((), len(_COLUMNS))
+    return pa.table(dict(zip(_COLUMNS, columns, strict=True)), schema=SCHEMA)
 
 
-def _summary(job: ScanJob, contents: TarContents, rows: list[dict[str, Any]]) -> ScanSummary:
+def _summary(job: ScanJob, contents: TarContents, table: pa.Table) -> ScanSummary:
     trouble = contents.troubles[0] if contents.troubles else None
-    usable = sum(1 for row in rows if not row["before_uid"] and not row["after_uid"])
+    usable = table.filter(pc.field("before_uid").is_null() & pc.field("after_uid").is_null()).num_rows
     what = (
         f"{job.tar.name}: {trouble.member or 'the archive'} (byte {trouble.offset}) {trouble.message}"
         if trouble
@@ -101,13 +111,8 @@ def _summary(job: ScanJob, contents: TarContents, rows: list[dict[str, Any]]) ->
     )
     return ScanSummary(
         shard=job.tar.name,
-        samples=len(rows),
+        samples=table.num_rows,
         usable=usable,
         trouble=what,
         samples_before_trouble=trouble.groups_before if trouble else None,
     )
-
-
-def read_scan(job: ScanJob) -> pa.Table:
-    """The table of a scanned shard."""
-    return pq.read_table(job.table_path, schema=SCHEMA, partitioning=None)

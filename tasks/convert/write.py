@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 from tasks.convert.models import Plan, PlannedTar, WriteJob, WrittenTar
 from tasks.convert.output_tar import OutputTar
-from tasks.convert.plan_files import read_plan, read_samples
+from tasks.convert.plan_files import plan_and_tar, read_samples
 from tasks.convert.sample import conversation_json, parse
 from tasks.convert.scan import sample_digest
 from tasks.errors import PlanError, ShardError
@@ -38,10 +38,10 @@ def write_tar(job: WriteJob) -> WrittenTar:
 
 
 def _planned(job: WriteJob) -> tuple[Plan, PlannedTar]:
-    plan = read_plan(job.folder)
-    if plan is None or plan.identity != job.plan_identity:
+    planned = plan_and_tar(job.folder, job.plan_identity, job.filename)
+    if planned is None:
         raise PlanError(f"{job.folder.plan} is not the plan that {job.filename} belongs to; start the conversion again")
-    return plan, next(tar for tar in plan.tars if tar.filename == job.filename)
+    return planned
 
 
 def _write_members(output: OutputTar, job: WriteJob, plan: Plan, tar: PlannedTar) -> int:

@@ -7,17 +7,19 @@ from pydantic import BaseModel, ConfigDict
 from tasks.energon.index import IndexSummary, check_index, summary
 from tasks.energon.loader import LoaderSummary, check_loader
 from tasks.energon.manifest import SPLITS, read_manifest
+from tasks.energon.processor import ProcessorSummary, check_processor
 from tasks.energon.tars import check_tars
 from tasks.settings import CheckSettings
 
 
 class CheckSummary(BaseModel):
-    """A dataset that passed: what is indexed, and what the loader read."""
+    """A dataset that passed: what is indexed, what the loader read, and what the processor made of batches of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     index: IndexSummary
     loaded: tuple[LoaderSummary, ...]
+    processed: ProcessorSummary | None = None
 
     def in_words(self) -> str:
         """What passed, in a line."""
@@ -31,7 +33,9 @@ def check_dataset(dataset_dir: Path, check: CheckSettings) -> CheckSummary:
     Raises GateError if it was not accepted, DatasetError on any deviation from its manifest.
     """
     index = check_files(dataset_dir, check)
-    return CheckSummary(index=index, loaded=tuple(check_loader(dataset_dir, split, check) for split in SPLITS))
+    processed = check_processor(dataset_dir, check)
+    loaded = tuple(check_loader(dataset_dir, split, check) for split in SPLITS)
+    return CheckSummary(index=index, loaded=loaded, processed=processed)
 
 
 def check_files(dataset_dir: Path, check: CheckSettings) -> IndexSummary:

@@ -3,6 +3,10 @@
 import json
 
 
+class BadSampleError(ValueError):
+    """A sample that can be decoded, but not be trained on."""
+
+
 def conversation_fault(conversation: object, prompt: str) -> str | None:
     """What is wrong with a conversation, or None: an image and the prompt, answered by a caption.
 

@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import shutil
+import tempfile
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tasks.energon.child import run_child
 from tasks.energon.manifest import META, PREPARE, SPLITS, Manifest, read_manifest
 from tasks.energon.tars import check_tars, diagnose
 from tasks.errors import DatasetError
-from tasks.files import write_bytes
+from tasks.files import atomic_file, write_bytes
 from tasks.fingerprints import Fingerprint, Fingerprints, Verify
 from tasks.receipts import Receipt, note_timing, read_receipt
 
@@ -113,20 +114,31 @@ def _is_indexed(dataset_dir: Path, manifest: Manifest, work: Receipt, verify: Ve
 
 
 def _index(dataset_dir: Path, manifest: Manifest) -> None:
+    """Build the index on a local disk, then copy it in: SQLite is slow on a shared file system, and not safe there.
+
+    Energon writes its files beside the tars, so it is given a temporary folder of links to them.
+    """
     _remove_debris(dataset_dir)
     shards = list(manifest.samples)
-    request = {
-        "dataset_dir": str(dataset_dir.absolute()),
-        "shards": shards,
-        "workers": min(len(shards), len(os.sched_getaffinity(0)), MAX_WORKERS),
-    }
+    with tempfile.TemporaryDirectory(prefix="energon-index-") as folder:
+        for shard in shards:
+            Path(folder, shard).symlink_to((dataset_dir / shard).absolute())
+        _build(Path(folder), dataset_dir, shards)
+        for name in (*(f"{META}/{name}" for name in meta.BUILT_FILES), *map(meta.index_name, shards)):
+            with Path(folder, name).open("rb") as built, atomic_file(dataset_dir / name) as file:
+                shutil.copyfileobj(built, file)
+    write_bytes(dataset_dir / META / meta.DATASET_FILE, DATASET_YAML)
+
+
+def _build(folder: Path, dataset_dir: Path, shards: list[str]) -> None:
+    workers = min(len(shards), len(os.sched_getaffinity(0)), MAX_WORKERS)
+    request = {"dataset_dir": str(folder), "shards": shards, "workers": workers}
     try:
         run_child("tasks.energon.prepare_child", request, dataset_dir / PREPARE / "energon.log")
     except DatasetError:
         if fault := diagnose(dataset_dir, shards):
             raise DatasetError(f"{dataset_dir} cannot be indexed: {fault}. Convert again") from None
         raise
-    write_bytes(dataset_dir / META / meta.DATASET_FILE, DATASET_YAML)
 
 
 def _remove_debris(dataset_dir: Path) -> None:
@@ -140,17 +152,10 @@ def _remove_debris(dataset_dir: Path) -> None:
 
 
 def _leave_receipt(dataset_dir: Path, manifest: Manifest, work: Receipt) -> None:
-    """Make the index durable and note it. ``index.uuid`` is random and SQLite's pages are not byte-stable:
-    both must be there, the database with the right content, but their bytes are no part of the receipt."""
+    """Note what the index is. ``index.uuid`` is random and SQLite's pages are not byte-stable: both must be there,
+    the database with the right content, but their bytes are no part of the receipt."""
     names = [f"{META}/{name}" for name in (meta.DATASET_FILE, meta.INFO, meta.SPLIT_FILE)]
     names += [meta.index_name(shard) for shard in manifest.samples]
-    for name in [*names, f"{META}/{meta.DATABASE}", f"{META}/{meta.IDENTITY}"]:
-        _fsync(dataset_dir / name)
     notes = Fingerprints(dataset_dir / PREPARE / "fingerprints")
     outputs = [Fingerprint(**{**notes.of(dataset_dir / name).model_dump(), "name": name}) for name in names]
     work.model_copy(update={"outputs": outputs}).write(dataset_dir / PREPARE / RECEIPT)
-
-
-def _fsync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -1,7 +1,14 @@
-"""Child process: one exact pass over a split through Energon's loader. Imports torch."""
+"""Child process: one exact pass over a split through Energon's loader. Imports torch.
+
+Several processes share a split as the ranks of a data-parallel training do; Energon sees to it that each sample
+falls to one of them.
+"""
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +18,10 @@ from megatron.energon.flavors.webdataset.sample_loader import RawSampleData
 from PIL import ImageFile
 
 from tasks.energon.child import answer_parent
-from tasks.energon.conversation import conversation_fault
+from tasks.energon.conversation import BadSampleError, conversation_fault
 from tasks.energon.stand_in import sample_class
 
 logger = logging.getLogger(__name__)
-
-
-class BadSampleError(ValueError):
-    """A sample that can be decoded, but not be trained on."""
 
 
 class Faults:
@@ -74,14 +77,32 @@ def image_fault(image: object) -> str | None:
 
 
 def load(request: dict[str, Any]) -> dict[str, Any]:
-    """Load each sample of ``split`` in ``dataset_dir`` once, ``batch_size`` at a time; ``prompt`` is compared."""
+    """Load each sample of ``split`` in ``dataset_dir`` once, ``batch_size`` at a time, with ``workers`` processes.
+
+    ``prompt`` is compared; the file ``progress`` grows by a byte with every sample.
+    """
     # With this switch on, Pillow fills up half a picture instead of refusing it.
     ImageFile.LOAD_TRUNCATED_IMAGES = False
-    answer: dict[str, Any] = {"sample_class": sample_class(), "keys": [], "stopped": False}
+    answer: dict[str, Any] = {"sample_class": sample_class(), "keys": [], "faults": [], "stopped": False}
+    # Forked, they share what importing torch takes; Energon's own workers are started so as well.
+    with ProcessPoolExecutor(request["workers"], get_context("fork")) as processes:
+        for part in processes.map(partial(_load_rank, request), range(request["workers"])):
+            answer["keys"] += part["keys"]
+            answer["faults"] += part["faults"]
+            answer["stopped"] |= part["stopped"]
+    return answer
+
+
+def _load_rank(request: dict[str, Any], rank: int) -> dict[str, Any]:
+    """One rank's share of the split."""
+    torch.set_num_threads(1)
+    answer: dict[str, Any] = {"keys": [], "stopped": False}
     faults = Faults()
     try:
-        for batch in _batches(request, faults):
-            answer["keys"] += batch
+        with Path(request["progress"]).open("ab", buffering=0) as progress:
+            for batch in epoch(request, Encoder(request["prompt"]), faults, rank):
+                answer["keys"] += batch
+                progress.write(b"." * len(batch))
     except Exception as error:
         # Energon gives up after 100 faults in a row; those and the keys so far tell more than its last words.
         if not faults.found:
@@ -91,14 +112,16 @@ def load(request: dict[str, Any]) -> dict[str, Any]:
     return {**answer, "faults": faults.found}
 
 
-def _batches(request: dict[str, Any], faults: Faults) -> Iterator[list[str]]:
+def epoch(request: dict[str, Any], encoder: DefaultTaskEncoder, faults: Faults, rank: int = 0) -> Iterator[Any]:
     """The loader of one epoch: the validation recipe neither repeats, nor shuffles, nor drops the last batch."""
     dataset = get_val_dataset(
         Path(request["dataset_dir"]),
         split_part=request["split"],
         batch_size=request["batch_size"],
-        task_encoder=Encoder(request["prompt"]),
-        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0, global_error_handler=faults.record),
+        task_encoder=encoder,
+        worker_config=WorkerConfig(
+            rank=rank, world_size=request["workers"], num_workers=0, global_error_handler=faults.record
+        ),
     )
     return iter(get_loader(dataset, watchdog_timeout_seconds=None))
 

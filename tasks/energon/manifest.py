@@ -57,7 +57,7 @@ class Manifest(_Part):
             if not shard.filename.startswith(f"{shard.split}-"):
                 raise ValueError(f"{shard.filename} is listed under split {shard.split!r}")
         for split in SPLITS:
-            counted, listed = getattr(self.counts, split), sum(self.samples_of(split).values())
+            counted, listed = getattr(self.counts, split), self.count_of(split)
             if counted != listed:
                 raise ValueError(f"counts.{split} is {counted}, its output_shards hold {listed} samples")
         return self
@@ -66,6 +66,10 @@ class Manifest(_Part):
         """Samples by shard name, in lexical order of the names."""
         shards = {shard.filename: shard.samples for shard in self.output_shards if shard.split == split}
         return dict(sorted(shards.items()))
+
+    def count_of(self, split: Split) -> int:
+        """Samples of a split."""
+        return sum(self.samples_of(split).values())
 
     @property
     def samples(self) -> dict[str, int]:

@@ -18,7 +18,8 @@ SPLIT_FILE = "split.yaml"
 DATABASE = "index.sqlite"
 IDENTITY = "index.uuid"
 DATASET_FILE = "dataset.yaml"
-META_FILES = (INFO, SPLIT_FILE, DATABASE, IDENTITY, DATASET_FILE)
+BUILT_FILES = (INFO, SPLIT_FILE, DATABASE, IDENTITY)
+META_FILES = (*BUILT_FILES, DATASET_FILE)
 
 _INCOMPLETE = """
     SELECT tar_file_id, sample_key, group_concat(part_name, ', ') FROM samples

@@ -1,4 +1,4 @@
-"""The Energon stage as Prefect tasks: index a dataset, check its files, load each split once."""
+"""The Energon stage as Prefect tasks: index a dataset, check its files, load each split, try the model's processor."""
 
 from pathlib import Path
 
@@ -7,7 +7,9 @@ from prefect import task
 from tasks.energon.check import check_files
 from tasks.energon.index import IndexSummary, index_dataset
 from tasks.energon.loader import LoaderSummary, check_loader
-from tasks.energon.manifest import Split
+from tasks.energon.manifest import Split, read_manifest
+from tasks.energon.processor import ProcessorSummary, check_processor
+from tasks.progress import ProgressArtifact
 from tasks.retries import RETRIES
 from tasks.settings import CheckSettings
 from tasks.words import fails_in_words
@@ -31,4 +33,14 @@ def check_files_task(dataset_dir: Path, check: CheckSettings) -> IndexSummary:
 @fails_in_words
 def check_loader_task(dataset_dir: Path, split: Split, check: CheckSettings) -> LoaderSummary:
     """Load every sample of a split once. A retry is safe: the pass reads, and starts from the beginning."""
-    return check_loader(dataset_dir, split, check)
+    progress = ProgressArtifact(f"load-{split}-progress", read_manifest(dataset_dir).count_of(split), "samples")
+    summary = check_loader(dataset_dir, split, check, progress.at)
+    progress.at(summary.samples, now=True)
+    return summary
+
+
+@task(name="process-energon", task_run_name="process-energon", **RETRIES)
+@fails_in_words
+def check_processor_task(dataset_dir: Path, check: CheckSettings) -> ProcessorSummary | None:
+    """Send batches of both splits through the model's processor. A retry is safe: it reads from the beginning."""
+    return check_processor(dataset_dir, check)

@@ -5,18 +5,24 @@ import shutil
 from pathlib import Path
 
 from tasks.errors import SettingsError
+from tasks.layout import DataRoot
 from tasks.megatron.places import (
+    TRACKER,
     Mount,
     holds_files,
     imported_checkpoint,
     inside,
     mounts_of,
+    newest_checkpoint,
     training_places,
 )
 from tasks.megatron.render import CONVERT, RUN_CONVERSION, RUN_RECIPE, TRAIN
 from tasks.megatron.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
 from tasks.megatron.topology import faults_of_batches, faults_of_topology, import_topology, training_topology
 from tasks.plain_text import plain_path
+
+_FOLDERS = frozenset({"HF_HOME", "HF_HUB_CACHE", "NEMO_HOME"})
+"""Variables that name folders, of which the job has use only if it sees them."""
 
 SLURM_COMMANDS = ("sbatch", "squeue", "scontrol", "scancel")
 
@@ -31,9 +37,7 @@ def check_import(root: Path, checkpoint: CheckpointSettings, joining: bool = Fal
     target = imported_checkpoint(root, checkpoint)
     if holds_files(target) and not (checkpoint.overwrite or joining):
         faults.append(f"{target} is not empty: give another name, or set overwrite to replace what lies there")
-    if checkpoint.hf_model.startswith("/"):
-        faults += _faults_of_path("hf_model", Path(checkpoint.hf_model), mounts_of(root, checkpoint))
-    _raise(faults)
+    _raise(faults + _faults_of_model(checkpoint.hf_model, mounts_of(root, checkpoint)))
 
 
 def check_training(root: Path, training: TrainingSettings, train_samples: int, val_samples: int) -> None:
@@ -49,17 +53,24 @@ def check_training(root: Path, training: TrainingSettings, train_samples: int, v
     faults += _faults_of_samples(places.dataset, training, train_samples, val_samples)
     faults += _faults_of_path("dataset_dir", places.dataset, mounts)
     faults += _faults_of_path("checkpoint", places.checkpoint, mounts)
-    if not holds_files(places.checkpoint):
-        faults.append(f"checkpoint {places.checkpoint} is missing or empty: run import-checkpoint first")
+    faults += _faults_of_checkpoint(root, places.checkpoint)
+    _raise(faults + _faults_of_model(training.hf_model, mounts))
+
+
+def check_pipeline(root: Path, checkpoint: CheckpointSettings, training: TrainingSettings) -> None:
+    """What can be said of both jobs before there is a dataset. Raises SettingsError: the preparation takes days."""
+    faults = _faults_of_root(root) + faults_of_topology(import_topology(checkpoint), gpus_of(checkpoint))
+    if topology := training_topology(training):
+        faults += faults_of_topology(topology, gpus_of(training))
+        faults += faults_of_batches(training, topology, gpus_of(training))
     _raise(faults)
 
 
-def check_launch(job: GpuJobSettings) -> None:
+def check_launch(job: GpuJobSettings, mounts: tuple[Mount, ...]) -> None:
     """Whether this process can launch the job at all. Raises SettingsError."""
     wanted = SLURM_COMMANDS if job.run_by == "launcher" else ("srun",)
     faults = [f"{name} is not on the PATH: run this flow where Slurm's commands are" for name in wanted if _no(name)]
-    if job.run_by == "allocation":
-        faults += _faults_of_allocation(job)
+    faults += _faults_of_allocation(job, mounts) if job.run_by == "allocation" else _faults_of_waiting()
     _raise(faults)
 
 
@@ -69,18 +80,29 @@ def gpus_of(job: GpuJobSettings) -> int:
 
 
 def _common_faults(root: Path, job: GpuJobSettings, script: str) -> list[str]:
-    faults = []
-    try:
-        plain_path(root)
-    except ValueError as error:
-        faults.append(f"root: {error}")
+    faults = _faults_of_root(root)
     if not (job.bridge_dir / script).is_file():
         faults.append(f"bridge_dir {job.bridge_dir} holds no {script}: name a checkout of Megatron-Bridge")
     faults += _faults_of_image(job.container_image)
     faults += _faults_of_mounts(mounts_of(root, job))
     if job.run_by == "launcher":
-        missing = [name for name in job.env if name not in os.environ]
-        faults += [f"env: {name} is not set where this flow runs; export it there" for name in missing]
+        faults += _faults_of_env(job, mounts_of(root, job))
+    return faults
+
+
+def _faults_of_root(root: Path) -> list[str]:
+    try:
+        plain_path(root)
+    except ValueError as error:
+        return [f"root: {error}"]
+    return []
+
+
+def _faults_of_env(job: GpuJobSettings, mounts: tuple[Mount, ...]) -> list[str]:
+    missing = [name for name in job.env if name not in os.environ]
+    faults = [f"env: {name} is not set where this flow runs; export it there" for name in missing]
+    for name in _FOLDERS.intersection(job.env).intersection(os.environ):
+        faults += _faults_of_path(f"env: {name}", Path(os.environ[name]), mounts)
     return faults
 
 
@@ -109,6 +131,20 @@ def _faults_of_path(name: str, path: Path, mounts: tuple[Mount, ...]) -> list[st
     return []
 
 
+def _faults_of_model(hf_model: str, mounts: tuple[Mount, ...]) -> list[str]:
+    return _faults_of_path("hf_model", Path(hf_model), mounts) if hf_model.startswith("/") else []
+
+
+def _faults_of_checkpoint(root: Path, checkpoint: Path) -> list[str]:
+    if not holds_files(checkpoint):
+        return [f"checkpoint {checkpoint} is missing or empty: run import-checkpoint first"]
+    # The converter writes the tracker last; one that a user copied from elsewhere may lack it.
+    ours = checkpoint.is_relative_to(DataRoot(root).checkpoint("x").parent)
+    if ours and newest_checkpoint(checkpoint.parent) is None:
+        return [f"checkpoint {checkpoint} is incomplete ({TRACKER} is missing beside it): import it again, overwriting"]
+    return []
+
+
 def _faults_of_samples(dataset: Path, training: TrainingSettings, train: int, val: int) -> list[str]:
     faults = []
     wanted = training.max_steps * training.global_batch_size
@@ -122,15 +158,26 @@ def _faults_of_samples(dataset: Path, training: TrainingSettings, train: int, va
     return faults
 
 
-def _faults_of_allocation(job: GpuJobSettings) -> list[str]:
+def _faults_of_waiting() -> list[str]:
+    """A flow that only follows a job needs no GPU, and must not keep any from that job."""
+    held = os.environ.get("SLURM_GPUS_ON_NODE", "0") if "SLURM_JOB_ID" in os.environ else "0"
+    if held in {"", "0"}:
+        return []
+    return [
+        f"run_by is launcher, but this flow's own Slurm job holds {held} GPUs while it would wait for another job: "
+        "start the deployment on a pool without GPUs (local), or set run_by to allocation"
+    ]
+
+
+def _faults_of_allocation(job: GpuJobSettings, mounts: tuple[Mount, ...]) -> list[str]:
     here = f"an allocation of {job.nodes} nodes with {job.gpus_per_node} GPUs each: start it in the Slurm pool"
     if "SLURM_JOB_ID" not in os.environ:
         return [f"run_by is allocation, but this is no Slurm job; it needs {here}"]
-    faults = []
+    faults = _faults_of_env(job, mounts)
     nodes, gpus = os.environ.get("SLURM_JOB_NUM_NODES", "1"), os.environ.get("SLURM_GPUS_ON_NODE", "0")
     if nodes != str(job.nodes):
         faults.append(f"this Slurm job has {nodes} nodes; it needs {here}")
-    if gpus != str(job.gpus_per_node):
+    if job.gpu_resource_request and gpus != str(job.gpus_per_node):
         faults.append(f"this Slurm job has {gpus} GPUs on its node; it needs {here}")
     return faults
 

@@ -65,9 +65,9 @@ def describe_end(heading: str, sentence: str, log: Path | None, words: str) -> s
     return f"# {heading}\n\n{_plain(sentence)}{shown}\n\n{fence}text\n{words}\n{fence}\n"
 
 
-def describe_training(log: TrainingLog, global_batch_size: int, curves: str | None) -> str:
-    """Losses, speed and checkpoints; ``curves``: the plot as a data URI."""
-    parts = ["# What the training logged"]
+def describe_training(log: TrainingLog, global_batch_size: int, curves: str | None, page: Path) -> str:
+    """Losses, speed and checkpoints; ``curves``: the plot as a data URI; ``page``: where the report lies."""
+    parts = ["# What the training logged", f"Report: `{page}`"]
     if curves:
         parts.append(f"![Loss and validation loss by step]({curves})")
     parts.append(table(("", ""), _training_rows(log, global_batch_size)))
@@ -87,7 +87,7 @@ def _sentence(submission: Submission, launched: bool) -> str:
     if job.run_by == "allocation":
         how = f"srun starts {gpus_of(job)} tasks in the Slurm job that runs this flow, to {what} on {gpus}"
     else:
-        how = f"Bridge's launcher submits one exclusive Slurm job to {what} on {gpus}, partition {job.partition}"
+        how = f"Bridge's launcher submits one Slurm job to {what} on {gpus}, partition {job.partition}"
     return f"{how}." if launched else f"Nothing was submitted. With launch=true {how}."
 
 
@@ -121,6 +121,10 @@ def _notes(submission: Submission, root: Path) -> list[str]:
         notes.append(f"{job.container_image} has no leading /: it is pulled from a registry, not read from a file.")
     if isinstance(job, CheckpointSettings):
         notes.append(f"Topology of the conversion: {import_topology(job)}.")
+        if job.tp * job.pp * job.ep != gpus_of(job):
+            notes.append(
+                f"TP x PP x EP is not {gpus_of(job)}, the number of GPUs: newer converters of Bridge refuse that."
+            )
     if isinstance(job, TrainingSettings):
         notes += _training_notes(submission, job, root)
     return notes

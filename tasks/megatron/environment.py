@@ -15,6 +15,17 @@ Job = TypeVar("Job", bound=GpuJobSettings)
 # A launcher that sees a virtual environment uses that one, and ours has none of its packages.
 _OURS = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "UV_PROJECT_ENVIRONMENT")
 _OF_THE_LAUNCH = ("PREFECT_",)
+# A launcher's job gets PATH, Slurm's variables and those that are named; what makes a session is kept besides.
+_OF_A_SESSION = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"})
+_OF_SLURM = ("SLURM_", "PMI_", "PMIX_")
+_SET_BY_LAUNCHERS = {
+    # scripts/training/setup_experiment.py and scripts/conversion/setup_conversion.py: Bridge's sources come first.
+    "PYTHONPATH": f"{BRIDGE}/src:{BRIDGE}/3rdparty/Megatron-LM",
+    # NeMo-Run's batch script, through which both submit.
+    "PYTHONUNBUFFERED": "1",
+    "SLURM_UNBUFFEREDIO": "1",
+    "TORCHX_MAX_RETRIES": "0",
+}
 # A nested sbatch reads these as options of the new job.
 _OF_THE_ALLOCATION = ("SLURM_", "SBATCH_", "SRUN_", "PMI_", "PMIX_")
 
@@ -27,9 +38,13 @@ def launcher_environment(names: tuple[str, ...], environment: Mapping[str, str] 
 
 
 def allocation_environment(names: tuple[str, ...], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """For srun inside an allocation: Slurm's own variables stay, Bridge's sources become importable."""
-    kept = _without(environment, _OF_THE_LAUNCH, keep=names)
-    return kept | {"PYTHONPATH": f"{BRIDGE}/src:{BRIDGE}/3rdparty/Megatron-LM"}
+    """For srun inside an allocation: what the job of a launcher would have, and nothing of this flow's own."""
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if name in _OF_A_SESSION or name in names or name.startswith(_OF_SLURM)
+    }
+    return kept | _SET_BY_LAUNCHERS
 
 
 def with_cpu_share(job: Job, environment: Mapping[str, str] = os.environ) -> Job:

@@ -142,3 +142,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def step_log(folder: Path) -> Path:
     """Where the program's output goes in an allocation: one file a Slurm job, so that a resumed one adds its own."""
     return folder / f"step-{os.environ.get('SLURM_JOB_ID', '0')}.out"
+
+
+def step_logs(folder: Path) -> list[Path]:
+    """The output of all Slurm jobs that ran the program in this folder, oldest first."""
+    return sorted(folder.glob("step-*.out"), key=lambda path: path.stat().st_mtime_ns)

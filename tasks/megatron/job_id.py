@@ -15,8 +15,12 @@ _NOTED = re.compile(r"^(\d+) = ", re.MULTILINE)
 
 
 def said(log: Path) -> int | None:
-    """The job that the launcher's output names."""
-    found = _SAID.search(_ESCAPES.sub("", log.read_text(encoding="utf-8", errors="replace")))
+    """The job that the launcher's output names; None if it names none, or there is none."""
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    found = _SAID.search(_ESCAPES.sub("", text))
     return int(found[1]) if found else None
 
 

@@ -1,7 +1,8 @@
 """Launch a GPU job through Bridge's own launcher, once: a job that an earlier run launched is joined, not doubled.
 
 ``job.json`` in the launch folder stands for a job that is being followed. It is written as soon as the launcher has
-named the job, and becomes ``last-job.json`` when its end has been dealt with.
+named the job, and becomes ``last-job.json`` when its end has been dealt with. Before it there is ``launching.json``
+(attempt.py).
 """
 
 import contextlib
@@ -17,8 +18,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tasks.errors import PipelineError, SettingsError
 from tasks.files import digest, write_json
 from tasks.megatron import slurm
+from tasks.megatron.attempt import Attempt, begin, finish, outcome, unfinished
 from tasks.megatron.environment import launcher_environment
-from tasks.megatron.job_id import Notes, notes_now, said
+from tasks.megatron.job_id import notes_now, said
 from tasks.megatron.logs import tail
 from tasks.megatron.render import Submission
 
@@ -28,7 +30,7 @@ _GRACE_SECONDS = 5
 
 
 class LaunchRecord(BaseModel):
-    """A job that was launched. ``identity``: digest of its settings; ``launcher``: process id of its launcher."""
+    """A job that was launched. ``identity``: digest of its settings; ``launcher``: its launcher's process id, or 0."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,9 +54,9 @@ def read_record(folder: Path) -> LaunchRecord | None:
 
 
 def is_launched(submission: Submission, root: Path, folder: Path) -> bool:
-    """Whether an earlier run launched this job, and nobody has dealt with its end."""
-    record = read_record(folder)
-    return record is not None and record.identity == identity_of(submission, root)
+    """Whether an earlier run launched this job, or was about to, and nobody has dealt with its end."""
+    known = read_record(folder) or unfinished(folder)
+    return known is not None and known.identity == identity_of(submission, root)
 
 
 def dry_run(submission: Submission, folder: Path) -> str:
@@ -86,8 +88,8 @@ def launch(
     Raises SettingsError if a job of other settings is still alive in this folder, PipelineError with the launcher's
     last words if it names no job, TransientError if Slurm does not answer.
     """
-    identity = identity_of(submission, root)
-    if record := read_record(folder):
+    identity, log = identity_of(submission, root), folder / LAUNCHER_LOG
+    if record := read_record(folder) or found_again(folder):
         job = slurm.look(record.job_id)
         if record.identity == identity and job.state != slurm.LOST:
             say(f"joining {job}, launched by an earlier run")
@@ -97,26 +99,45 @@ def launch(
                 f"{job} and was launched with other settings: wait for its end, scancel {job.job_id}, or give "
                 "another name"
             )
-    log = folder / LAUNCHER_LOG
     if stale:
         stale.unlink(missing_ok=True)
-    notes = notes_now()
-    process = _start(submission, submission.command, log)
+    folder.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)  # what an earlier launcher said must not be taken for this one's
+    attempt, lock = begin(folder, identity, notes_now())
+    try:
+        process = _start(submission, submission.command, log, (lock,))
+    finally:
+        os.close(lock)
     say(f"{submission.command[0]} runs; its output: {log}")
     try:
-        job_id = _wait_for_job_id(process, log, notes)
+        return _wait_for_job_id(process, log, attempt)
     except BaseException:
         _end(process)
         raise
-    # A launcher that stays to show the job's log is left alone: ended now, it might take the job along.
-    write_json(folder / RECORD, LaunchRecord(job_id=job_id, identity=identity, launcher=process.pid).model_dump())
-    return job_id
+    finally:
+        # A launcher that stays to show the job's log is left alone: ended now, it might take the job along.
+        _note_job(folder, attempt, outcome(attempt, log, wait=False), process.pid)
+
+
+def found_again(folder: Path) -> LaunchRecord | None:
+    """Hear the launcher of a run that died to its end, and note its job, if it has one; gives the note."""
+    attempt = unfinished(folder)
+    return _note_job(folder, attempt, outcome(attempt, folder / LAUNCHER_LOG)) if attempt else None
+
+
+def _note_job(folder: Path, attempt: Attempt, job_id: int | None, launcher: int = 0) -> LaunchRecord | None:
+    record = LaunchRecord(job_id=job_id, identity=attempt.identity, launcher=launcher) if job_id else None
+    if record:
+        write_json(folder / RECORD, record.model_dump())
+    finish(folder)
+    return record
 
 
 def settle(folder: Path) -> None:
     """The end of the job has been dealt with: the next launch is a new one."""
     if record := read_record(folder):
-        _end_child(record.launcher)
+        if record.launcher:
+            _end_child(record.launcher)
         (folder / RECORD).replace(folder / LAST_RECORD)
 
 
@@ -136,7 +157,7 @@ def _end_child(pid: int) -> None:
             time.sleep(0.1)
 
 
-def _wait_for_job_id(process: subprocess.Popen[bytes], log: Path, notes: Notes) -> int:
+def _wait_for_job_id(process: subprocess.Popen[bytes], log: Path, attempt: Attempt) -> int:
     while True:
         ended = process.poll() is not None
         if job_id := said(log):
@@ -144,7 +165,7 @@ def _wait_for_job_id(process: subprocess.Popen[bytes], log: Path, notes: Notes) 
         if ended:
             break
         time.sleep(0.2)
-    noted = notes.new_jobs()
+    noted = attempt.new_jobs()
     if len(noted) == 1:
         return noted[0]
     jobs = f"one of {noted}" if noted else "no Slurm job; squeue --me tells whether there is one"
@@ -153,8 +174,10 @@ def _wait_for_job_id(process: subprocess.Popen[bytes], log: Path, notes: Notes) 
     )
 
 
-def _start(submission: Submission, command: tuple[str, ...], log: Path) -> subprocess.Popen[bytes]:
-    """The launcher, in a process group of its own."""
+def _start(
+    submission: Submission, command: tuple[str, ...], log: Path, inherited: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
+    """The launcher, in a process group of its own, with the descriptors that it shall hold."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         return subprocess.Popen(
@@ -165,6 +188,7 @@ def _start(submission: Submission, command: tuple[str, ...], log: Path) -> subpr
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=inherited,
         )
 
 

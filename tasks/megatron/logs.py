@@ -41,6 +41,16 @@ class TrainingLog:
         times = [entry.seconds for entry in self.iterations[1:] if entry.seconds]
         return global_batch_size * len(times) / sum(times) if times else None
 
+    def followed_by(self, later: "TrainingLog") -> "TrainingLog":
+        """This log up to where ``later`` begins, then that: steps that were done again count as logged last."""
+        start = later.iterations[0].step if later.iterations else math.inf
+        validation = {step: loss for step, loss in self.validation if step < start} | dict(later.validation)
+        return TrainingLog(
+            (*(entry for entry in self.iterations if entry.step < start), *later.iterations),
+            tuple(sorted(validation.items())),
+            tuple(sorted({step for step in self.checkpoints if step < start} | set(later.checkpoints))),
+        )
+
 
 def step_in(text: str) -> tuple[int, int] | None:
     """The step that a line tells of, and of how many; None if it tells of none."""
@@ -50,22 +60,28 @@ def step_in(text: str) -> tuple[int, int] | None:
 
 def read_training_log(paths: Iterable[Path]) -> TrainingLog:
     """Read the logs of a job, oldest first."""
+    log = TrainingLog((), (), ())
+    for path in paths:
+        log = log.followed_by(_read(path))
+    return log
+
+
+def _read(path: Path) -> TrainingLog:
     iterations: dict[int, Iteration] = {}
     validation: dict[int, float] = {}
     checkpoints: set[int] = set()
     tflops: float | None = None
-    for path in paths:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if found := _UTILIZATION.search(line):
-                    tflops = _number(found[1])
-                elif found := _ITERATION.search(line):
-                    entry = _iteration(int(found[1]), int(found[2]), found[3], tflops)
-                    iterations[entry.step], tflops = entry, None
-                elif found := _VALIDATION.search(line):
-                    validation[int(found[1])] = _number(found[2])
-                elif found := _CHECKPOINT.search(line):
-                    checkpoints.add(int(found[1]))
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if found := _UTILIZATION.search(line):
+                tflops = _number(found[1])
+            elif found := _ITERATION.search(line):
+                entry = _iteration(int(found[1]), int(found[2]), found[3], tflops)
+                iterations[entry.step], tflops = entry, None
+            elif found := _VALIDATION.search(line):
+                validation[int(found[1])] = _number(found[2])
+            elif found := _CHECKPOINT.search(line):
+                checkpoints.add(int(found[1]))
     return TrainingLog(
         tuple(iterations[step] for step in sorted(iterations)),
         tuple(sorted(validation.items())),

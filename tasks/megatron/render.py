@@ -73,6 +73,8 @@ def _execution_arguments(job: GpuJobSettings, mounts: tuple[Mount, ...]) -> tupl
     arguments += ["--account", job.account, "--partition", job.partition, "--container-image", job.container_image]
     if job.time_limit:
         arguments += ["--time", job.time_limit]
+    if not job.gpu_resource_request:
+        arguments.append("--no-gpu-resource-request")
     for mount in mounts:
         arguments += ["--mount", str(mount)]
     for name in job.env:
@@ -83,7 +85,7 @@ def _execution_arguments(job: GpuJobSettings, mounts: tuple[Mount, ...]) -> tupl
 def _srun(job: GpuJobSettings, mounts: tuple[Mount, ...], script: str, program: tuple[str, ...]) -> tuple[str, ...]:
     """One task a GPU, in the container: what the launcher's own job would start."""
     options = [f"--nodes={job.nodes}", f"--ntasks={job.nodes * job.gpus_per_node}"]
-    options += [f"--ntasks-per-node={job.gpus_per_node}", "--kill-on-bad-exit=1"]
+    options += [f"--ntasks-per-node={job.gpus_per_node}", "--wait=60", "--kill-on-bad-exit=1"]
     if job.cpus_per_task:
         options.append(f"--cpus-per-task={job.cpus_per_task}")
     options.append(f"--container-image={job.container_image}")

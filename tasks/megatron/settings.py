@@ -75,6 +75,9 @@ class GpuJobSettings(Settings):
     cpus_per_task: Positive | None = Field(
         None, description="CPUs of each task in an allocation; null: an equal share of the node."
     )
+    gpu_resource_request: bool = Field(
+        True, description="Ask Slurm for the GPUs; false where whole GPU nodes are given without being asked for GPUs."
+    )
     mounts: tuple[MountText, ...] = Field((), description="Further mounts, as HOST or HOST:CONTAINER.")
     env: tuple[VariableName, ...] = Field(
         (), description="Names of environment variables that the job gets, HF_TOKEN for example; never values."

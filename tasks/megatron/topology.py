@@ -19,8 +19,12 @@ class Topology:
         return f"TP{self.tp} PP{self.pp} CP{self.cp} EP{self.ep} ETP{self.etp}"
 
 
-RECIPES = {"qwen35_vl_35b_a3b_pretrain_mock_config": Topology(tp=4, pp=2, cp=1, ep=4, etp=1)}
-"""What recipes set themselves, read from Megatron-Bridge's recipes/qwen_vl/h100/qwen35_vl.py."""
+_QWEN_35B = Topology(tp=4, pp=2, cp=1, ep=4, etp=1)
+RECIPES = {
+    "qwen35_vl_35b_a3b_pretrain_mock_config": _QWEN_35B,
+    "qwen35_vl_35b_a3b_pretrain_8gpu_h100_bf16_mock_config": _QWEN_35B,
+}
+"""What recipes set themselves, read from Megatron-Bridge's recipes/qwen_vl/h100/qwen35_vl.py: one, under two names."""
 
 
 def import_topology(checkpoint: CheckpointSettings) -> Topology:

@@ -32,6 +32,15 @@ class ShardStats:
     failures: dict[str, int]
 
 
+@dataclass(frozen=True)
+class Curve:
+    """Values by step, in the order of steps; ``marked``: few of them, each with a dot."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    marked: bool = False
+
+
 def success_over_shards(shards: Sequence[ShardStats]) -> str:
     """The share of URLs that gave a picture, shard by shard."""
     figure, axes = _figure()
@@ -91,6 +100,21 @@ def image_sizes(width: Numbers, height: Numbers) -> str:
         axes.scatter(middles[0][at[:, 0]], middles[1][at[:, 1]], s=size, color=_SERIES[0], alpha=0.7, linewidths=0)
     axes.set(xlabel="width, pixels", ylabel="height, pixels")
     return _svg(figure, "image-sizes", "Widths and heights of the stored pictures; larger dots are more pictures")
+
+
+def lines(name: str, title: str, xlabel: str, ylabel: str, curves: Sequence[Curve]) -> str:
+    """Curves over one axis; those without points are left out, and one alone needs no legend."""
+    figure, axes = _figure()
+    drawn = [curve for curve in curves if curve.points]
+    for color, curve in zip(_SERIES, drawn, strict=False):
+        x, y = zip(*curve.points, strict=True)
+        marked = curve.marked or len(x) == 1
+        axes.plot(x, y, color=color, label=_label(curve.label), marker="o" if marked else "", markersize=4)
+    if len(drawn) > 1:
+        axes.legend(frameon=False, labelcolor=_INK, fontsize=8)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return _svg(figure, name, title)
 
 
 def _figure() -> tuple[Figure, Axes]:

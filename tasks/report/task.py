@@ -10,6 +10,7 @@ from tasks.progress import with_progress
 from tasks.report.pictures import Sample
 from tasks.report.places import places_in_root
 from tasks.report.report import ReportSummary, write_report
+from tasks.report.training import write_training_report
 from tasks.retries import RETRIES
 from tasks.settings import ReportSettings
 from tasks.words import fails_in_words
@@ -25,3 +26,11 @@ def write_report_task(root: Path, dataset_name: str, report: ReportSettings) -> 
         return with_progress(samples, "report-progress", total, "pictures looked at")
 
     return write_report(places_in_root(data, dataset_name), data.report(dataset_name), report, watch)
+
+
+@task(name="write-training-report", task_run_name="report-training-{name}", **RETRIES)
+@fails_in_words
+def write_training_report_task(root: Path, name: str) -> Path:
+    """Write a training's report. A retry is safe: it only reads, and the page is whole or not there."""
+    data = DataRoot(root)
+    return write_training_report(data.training_log(name), data.training_report(name))

@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import flows
 
 MODULES = ["quickstart", "prepare", "metadata", "images", "audit", "convert", "check", "report", "pin"]
 
@@ -59,6 +62,16 @@ def test_bad_arguments_exit_with_2_and_one_line_a_field(arguments, named):
     assert named in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_importing_the_flows_imports_nothing_slow_that_a_help_text_does_not_need():
+    names = sorted(path.stem for path in Path(flows.__path__[0]).glob("[a-z]*.py"))
+    code = f"import sys, {', '.join(f'flows.{name}' for name in names)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    imported = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "prefect" in imported
+    assert imported & {"torch", "megatron", "webdataset", "dask", "distributed", "prefect_dask"} == set()
 
 
 def test_environment_variables_are_no_arguments():

@@ -84,10 +84,10 @@ class SlurmCluster:
         """What a process needs to find this cluster."""
         return {"SLURM_CONF": str(self.conf), "PATH": _search_path()}
 
-    def command(self, *arguments: str, check: bool = True) -> str:
+    def command(self, *arguments: str, check: bool = True, timeout: float = 60) -> str:
         """Run a Slurm command and give its standard output."""
         done = subprocess.run(
-            arguments, env=self.environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+            arguments, env=self.environment, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
         )
         if check and done.returncode:
             raise RuntimeError(f"{' '.join(arguments)}: exit {done.returncode}: {done.stderr.strip()}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from deployments.slurm.configuration import job_of
+from deployments.slurm.configuration import SlurmJobConfiguration, SlurmVariables, job_of
 from deployments.slurm.environment import write_environment
 from deployments.slurm.script import ENVIRONMENT_FILE, Job, directives, quote, render, safe_name
 from deployments.slurm.variables import GENERATED_DIRECTIVES, JobVariables
@@ -136,3 +136,23 @@ def test_a_private_ca_goes_with_the_job(tmp_path: Path) -> None:
     write_environment(tmp_path, {"PREFECT_API_SSL_CERT_FILE": str(authority)})
     assert (tmp_path / "ca.pem").read_text() == "certificate"
     assert str(tmp_path / "ca.pem") in (tmp_path / ENVIRONMENT_FILE).read_text()
+
+
+@pytest.mark.parametrize("model", [JobVariables, SlurmVariables])
+@pytest.mark.parametrize(
+    "given",
+    [{"env": {"HF_TOKEN=hf_secret": "x"}}, {"env": {"HF_TOKEN": ["hf_secret"]}}, {"extra_directives": ["hf_secret"]}],
+)
+def test_what_may_be_a_secret_is_in_no_error_of_the_job_variables(model, given):
+    with pytest.raises(ValidationError) as refused:
+        model.model_validate(given)
+    assert "hf_secret" not in str(refused.value)
+
+
+def test_what_may_be_a_secret_is_in_no_error_of_the_worker(tmp_path):
+    with pytest.raises(ValidationError) as refused:
+        SlurmJobConfiguration.model_validate({"slurm": {"setup": ["export HF_TOKEN=hf_secret\n"]}})
+    assert "hf_secret" not in str(refused.value)
+    with pytest.raises(SettingsError, match="HF_TOKEN=… cannot be the name") as named:
+        write_environment(tmp_path, {"HF_TOKEN=hf_secret": "x"})
+    assert "hf_secret" not in str(named.value)

@@ -99,6 +99,17 @@ def test_without_keeping_nothing_is_written(tmp_path, file):
     assert set(files_under(tmp_path)) == {"file"}
 
 
+def test_notes_that_were_held_back_are_kept_when_told_and_forgotten_notes_are_gone(tmp_path, file, hashed):
+    notes = Fingerprints(tmp_path / "notes", "full", keep=False)
+    notes.of(file)
+    notes.keep_notes()
+    Fingerprints(tmp_path / "notes").of(file)
+    assert hashed == ["file"]
+    notes.forget()
+    Fingerprints(tmp_path / "notes").of(file)
+    assert hashed == ["file", "file"]
+
+
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
 def test_a_folder_that_cannot_be_written_to_goes_without_notes(tmp_path, file, monkeypatch, number):
     def read_only(*arguments):

@@ -74,9 +74,11 @@ def test_training_is_verified_and_a_finished_one_is_not_run_again(ready, slurm):
     root, settings = ready / "root", training_settings(ready, **SHORT)
     done = train_model(root, settings, launch=True)
     assert (done.status, done.newest_checkpoint, done.last_step, done.last_loss) == ("trained", 4, 4, 1.0)
+    assert "validation loss by step" in done.report.read_text() and str(done.report) in artifact("train-model-log")
     assert "data:image/png;base64," in artifact("train-model-log") and "DIFFERS" not in artifact("train-model-resolved")
     before = slurm.job_ids()
-    assert train_model(root, settings, launch=True).status == "unchanged"
+    again = train_model(root, settings, launch=True)
+    assert (again.status, again.last_step, again.report) == ("unchanged", 4, done.report)
     assert slurm.job_ids() == before
 
     too_long = training_settings(ready, **{**SHORT, "max_steps": 6})
@@ -120,6 +122,8 @@ def test_allocation_runs_the_program_itself_and_goes_on_after_a_failure(ready, s
     assert job.state == "COMPLETED", text
     assert json.loads(text.splitlines()[-1])["newest_checkpoint"] == 4
     log = (DataRoot(ready / "root").launch("train-model", "qwen3.6-35b-a3b") / f"step-{job.job_id}.out").read_text()
+    kept = json.loads(DataRoot(ready / "root").training_log("qwen3.6-35b-a3b").read_text())
+    assert [row["step"] for row in kept["iterations"]] == [1, 2, 3, 4] and kept["checkpoints"] == [2, 4]
     assert "at iteration 2" in log and " iteration        3/" in log and " iteration        1/" not in log
 
 

@@ -2,6 +2,7 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tasks.errors import PipelineError, SettingsError
 from tasks.layout import DataRoot
 from tasks.megatron import slurm as slurm_tools
 from tasks.megatron.follow import check_end, follow
-from tasks.megatron.launch import dry_run, launch, read_record, settle
+from tasks.megatron.launch import LAUNCHER_LOG, dry_run, is_launched, launch, read_record, settle
 from tasks.megatron.render import render_import, render_training
 from tasks.megatron.verify import check_imported
 from tests.slurm.gpu.stand_in import SHORT, behave, until
@@ -56,6 +57,8 @@ def test_dry_run_renders_and_submits_nothing(place, slurm):
     assert "#SBATCH --gpus-per-node=8" in text and "run_conversion.py import --device gpu" in text
     text = dry_run(render_training(place / "root", training_settings(place)), place / "launch")
     assert "run_recipe.py --recipe qwen35_vl_35b_a3b_pretrain_mock_config" in text
+    unasked = render_training(place / "root", training_settings(place, gpu_resource_request=False))
+    assert "gpus-per-node=" not in dry_run(unasked, place / "launch")
     assert slurm.job_ids() == before
 
 
@@ -133,6 +136,28 @@ def test_run_that_was_killed_finds_its_job_again(place):
     settle(folder)
     again = launch(render_training(root, settings), root, folder, said.append)
     assert again != job_id
+
+
+def test_launcher_that_outlives_a_killed_run_is_heard_to_its_end(place, slurm):
+    behave(place, submit="wait")
+    root, settings, said = place / "root", training_settings(place, **SHORT), []
+    folder, before = DataRoot(root).launch("train-model", settings.name), set(slurm.job_ids())
+    run = get_context("fork").Process(target=launched, args=(place, settings, said))
+    run.start()
+    until(lambda: (folder / LAUNCHER_LOG).exists())
+    run.kill()
+    run.join()
+    assert is_launched(render_training(root, settings), root, folder) and read_record(folder) is None
+    with ThreadPoolExecutor(1) as pool:
+        again = pool.submit(launched, place, settings, said)
+        with pytest.raises(TimeoutError):
+            again.result(1)
+        behave(place)
+        job_id = again.result(60)
+    assert set(slurm.job_ids()) - before == {job_id} and "joining" in said[0]
+    assert follow(job_id, POLL, print).state == "COMPLETED"
+    settle(folder)
+    assert not list(folder.glob(".launcher-*")) and not (folder / "launching.json").exists()
 
 
 def test_cancelled_job_is_no_success(place):

@@ -6,11 +6,13 @@ import shutil
 
 import pytest
 
+from tasks import fingerprints
 from tasks.convert import scan, write
 from tasks.convert.conversion import Conversion
 from tasks.convert.output_tar import OutputTar
 from tasks.convert.write import write_tar
 from tasks.errors import PlanError, ShardError, TransientError
+from tasks.files import sha256_of
 from tasks.settings import ConvertSettings
 from tests.tasks.convert.serial import convert, scan_and_plan
 from tests.tasks.convert.serial import write as write_all
@@ -75,6 +77,25 @@ def test_a_harmed_tar_is_written_again_with_the_same_bytes_and_no_other(raw, out
     convert(raw, out, SETTINGS, verify=verify)
     assert content(out) == before
     assert work == ["train-shard-000001.tar"]
+
+
+def test_full_verification_hashes_every_file_once_and_trusts_no_older_note(raw, out, monkeypatch):
+    convert(raw, out, SETTINGS)
+    before = content(out)
+    hashed = []
+    monkeypatch.setattr(fingerprints, "sha256_of", lambda path: hashed.append(path.name) or sha256_of(path))
+    for note in [*out.glob(".prepare/fingerprints/*.json"), *out.glob(".prepare/index/fingerprints/*.json")]:
+        note.write_text(json.dumps(json.loads(note.read_text()) | {"sha256": "0" * 64}))
+    conversion = Conversion(raw, out, None, SETTINGS, "full")
+    for job in conversion.scan_jobs():
+        assert job.cache_parts() and job.finished()
+        conversion.scan_ended(job, None)
+    plan = conversion.plan()
+    assert all(job.finished() for job in conversion.write_jobs(plan))
+    conversion.finish(plan)
+    assert content(out) == before
+    tables = [path.name for path in out.glob(".prepare/scan/*.parquet")]
+    assert sorted(hashed) == sorted([*(path.name for path in (*raw.glob("*.tar"), *out.glob("*.tar"))), *tables])
 
 
 @pytest.mark.parametrize("name", ["plan.parquet", "rejects.parquet", "plan.json", "fingerprints", "write"])

@@ -135,17 +135,22 @@ def test_sample_without_its_conversation_is_named(tmp_path: Path) -> None:
 
 
 def test_killed_indexing_is_finished_by_the_next_run(tmp_path: Path) -> None:
-    folder = good_dataset(tmp_path)
+    folder = good_dataset(tmp_path / "dataset")
     program = (
         f"from pathlib import Path; from tasks.energon.index import index_dataset; index_dataset(Path({str(folder)!r}))"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    (tmp_path / "local disk").mkdir()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "TMPDIR": str(tmp_path / "local disk"),
+    }
     run = subprocess.Popen([sys.executable, "-c", program], env=environment)
-    while not (folder / ".nv-meta").exists() and run.poll() is None:
+    while not (folder / ".prepare/energon.log").exists() and run.poll() is None:
         time.sleep(0.002)
     run.send_signal(signal.SIGKILL)
     assert run.wait() == -signal.SIGKILL
-    assert not (folder / ".prepare/index-receipt.json").exists()
+    assert not (folder / ".prepare/index-receipt.json").exists() and not (folder / ".nv-meta").exists()
     assert not index_dataset(folder).unchanged
     assert index_dataset(folder).unchanged
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tasks.energon import loader
 from tasks.energon.check import check_dataset
 from tasks.energon.index import index_dataset
 from tasks.energon.loader import check_loader, compare_keys
@@ -46,7 +47,19 @@ def test_grey_and_cmyk_pictures_are_loaded_as_rgb_and_an_empty_val_split_passes(
     assert check_loader(tmp_path, "val", CHECK).samples == 0
 
 
-def test_every_bad_sample_is_named_with_key_and_shard(tmp_path: Path) -> None:
+def test_several_processes_share_a_split_and_tell_how_far_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_dataset(tmp_path, train_0=samples(range(7)), train_1=samples(range(7, 11)))
+    index_dataset(tmp_path)
+    monkeypatch.setattr(loader, "SAMPLES_PER_PROCESS", 1)
+    told: list[int] = []
+    assert check_loader(tmp_path, "train", CheckSettings(batch_size=2, loaders=3), told.append).samples == 11
+    assert told[-1] == 11 and told == sorted(told)
+    assert not (tmp_path / ".prepare/load-train.progress").exists()
+
+
+def test_every_bad_sample_is_named_with_key_and_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     no_image = conversation(3)
     del no_image["conversation"][0]["content"][0]
     bad = [
@@ -59,8 +72,9 @@ def test_every_bad_sample_is_named_with_key_and_shard(tmp_path: Path) -> None:
     ]
     make_dataset(tmp_path, train_0=samples(range(1)), train_1=[*bad, *sample(6)])
     index_dataset(tmp_path)
+    monkeypatch.setattr(loader, "SAMPLES_PER_PROCESS", 1)
     with pytest.raises(DatasetError) as raised:
-        check_loader(tmp_path, "train", CHECK)
+        check_loader(tmp_path, "train", CheckSettings(batch_size=2, loaders=3))
     message = str(raised.value)
     assert "5 bad samples in train (of 7)" in message
     for number, cause in [

@@ -12,6 +12,7 @@ from tasks.megatron.logs import TrainingLog, logs_of, read_training_log, tail
 from tasks.megatron.plot import curves
 
 SAMPLE = Path(__file__).parent / "sample-log.txt"
+PAGE = Path("/data/reports/training/qwen/index.html")
 
 
 def test_losses_validation_speed_and_checkpoints_are_read():
@@ -30,7 +31,10 @@ def test_steps_that_a_resumed_job_repeats_count_once(tmp_path):
     line = " iteration {:8d}/    1000 | elapsed time per iteration (ms): 1000.0 | lm loss: {:.6E} |\n"
     (tmp_path / "a").write_text("".join(line.format(step, 4.0) for step in (10, 20, 30)))
     (tmp_path / "b").write_text("".join(line.format(step, 3.0) for step in (20, 30, 40)))
+    (tmp_path / "c").write_text(line.format(10, 5.0))
     log = read_training_log([tmp_path / "a", tmp_path / "b"])
+    # A job that Slurm requeued began again: what it had logged before no longer counts.
+    assert [entry.step for entry in read_training_log([tmp_path / "a", tmp_path / "c"]).iterations] == [10]
     assert [(entry.step, entry.loss) for entry in log.iterations] == [(10, 4.0), (20, 3.0), (30, 3.0), (40, 3.0)]
 
 
@@ -40,7 +44,7 @@ def test_a_log_that_is_no_log_is_no_error(tmp_path):
     (entry,) = read_training_log([path]).iterations
     assert math.isnan(entry.loss) and entry.seconds is None
     assert TrainingLog((), (), ()).samples_per_second(512) is None
-    assert "none logged" in describe_training(TrainingLog((), (), ()), 512, None)
+    assert "none logged" in describe_training(TrainingLog((), (), ()), 512, None, PAGE)
 
 
 def test_curves_are_a_picture_that_fits_into_an_artifact():
@@ -48,8 +52,8 @@ def test_curves_are_a_picture_that_fits_into_an_artifact():
     uri = curves(log)
     picture = Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2])))
     assert picture.size == (800, 400) and len(uri) < 300_000
-    text = describe_training(log, 512, uri)
-    assert uri in text and "3.4588" in text and "Validation loss at 30" in text
+    text = describe_training(log, 512, uri, PAGE)
+    assert uri in text and str(PAGE) in text and "3.4588" in text and "Validation loss at 30" in text
     assert curves(TrainingLog((), (), ())) is None
 
 

@@ -135,6 +135,7 @@ def test_sound_import_passes(place):
         ({"nodes": 3, "micro_batch_size": 1}, "512 is not divisible by micro_batch_size x data-parallel ranks = 1 x 3"),
         ({"checkpoint": "/nowhere/iter_0000000"}, "lies under no mounted folder"),
         ({"dataset_dir": "/elsewhere"}, "dataset_dir /elsewhere lies under no mounted folder"),
+        ({"hf_model": "/elsewhere/qwen"}, "hf_model /elsewhere/qwen lies under no mounted folder"),
         ({"bridge_dir": "/nowhere"}, "holds no scripts/training/train.sh"),
         ({"bridge_dir": "/nowhere", "run_by": "allocation"}, "holds no scripts/training/run_recipe.py"),
     ],
@@ -195,10 +196,35 @@ def test_allocation_must_be_the_one_that_was_asked_for(tmp_path, monkeypatch, en
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SettingsError, match=told):
-        check_launch(training_settings(tmp_path, run_by="allocation"))
+        check_launch(training_settings(tmp_path, run_by="allocation"), ())
 
 
 def test_launch_without_slurms_commands_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SettingsError, match="sbatch is not on the PATH"):
-        check_launch(training_settings(tmp_path))
+        check_launch(training_settings(tmp_path), ())
+
+
+def test_flow_that_would_keep_gpus_from_the_job_it_waits_for_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "8")
+    with pytest.raises(SettingsError, match="own Slurm job holds 8 GPUs while it would wait for another job"):
+        check_launch(training_settings(tmp_path), ())
+
+
+def test_import_that_was_cut_short_is_no_checkpoint(place):
+    tracker = place / "root" / "models" / "qwen3.6-35b-a3b-megatron" / "latest_checkpointed_iteration.txt"
+    tracker.unlink()
+    with pytest.raises(SettingsError, match=r"is incomplete .*import it again"):
+        check_training(place / "root", training_settings(place), 512_000, 1)
+
+
+def test_cache_that_the_job_could_not_see_is_refused(place, monkeypatch):
+    (place / "cache").mkdir()
+    monkeypatch.setenv("HF_HOME", str(place / "cache"))
+    unseen = training_settings(place, env=("HF_HOME",))
+    with pytest.raises(SettingsError, match=r"env: HF_HOME .*cache lies under no mounted folder"):
+        check_training(place / "root", unseen, 512_000, 1)
+    check_training(
+        place / "root", training_settings(place, env=("HF_HOME",), mounts=(str(place / "cache"),)), 512_000, 1
+    )

@@ -87,6 +87,20 @@ def test_dry_run_is_the_same_command_with_one_more_flag(name):
     assert submission.dry_run.count(flag) == 1
 
 
+def test_clusters_that_give_gpu_nodes_unasked_are_not_asked_for_gpus():
+    for render, settings in ((render_import, checkpoint_settings), (render_training, training_settings)):
+        assert "--no-gpu-resource-request" not in render(PLACE / "root", settings(PLACE)).command
+        unasked = render(PLACE / "root", settings(PLACE, gpu_resource_request=False))
+        assert "--no-gpu-resource-request" in unasked.command and "--no-gpu-resource-request" in unasked.dry_run
+
+
+def test_conversion_that_newer_converters_refuse_is_noted():
+    odd = render_import(PLACE / "root", checkpoint_settings(PLACE, tp=1, ep=4))
+    assert "TP x PP x EP is not 8" in describe_submission(odd, PLACE / "root", launched=False)
+    usual = render_import(PLACE / "root", checkpoint_settings(PLACE))
+    assert "TP x PP x EP" not in describe_submission(usual, PLACE / "root", launched=False)
+
+
 @pytest.mark.parametrize("name", ["import", "training", "training-direct-lora", "training-allocation"])
 def test_a_person_reads_what_will_happen(name):
     render, settings = CASES[name]
@@ -126,9 +140,30 @@ def test_launcher_gets_nothing_of_this_flows_own_surroundings():
     launcher = launcher_environment((), surroundings)
     assert set(launcher) == {"PATH", "HOME", "HF_TOKEN", "SLURM_CONF"}
     assert launcher["PATH"].startswith("/usr/bin:")
-    step = allocation_environment((), surroundings)
-    assert step["SLURM_JOB_ID"] == "7" and "PREFECT_API_KEY" not in step
-    assert step["PYTHONPATH"] == "/opt/Megatron-Bridge/src:/opt/Megatron-Bridge/3rdparty/Megatron-LM"
+
+
+def test_program_in_an_allocation_gets_what_a_launchers_job_would_have():
+    surroundings = {
+        "PATH": "/usr/bin",
+        "HOME": "/home/me",
+        "HF_TOKEN": "secret",
+        "WANDB_API_KEY": "secret",
+        "PREFECT_API_KEY": "secret",
+        "SLURM_JOB_ID": "7",
+        "VIRTUAL_ENV": "/venv",
+        "PYTHONHOME": "/venv",
+        "LD_PRELOAD": "/lib/ours.so",
+    }
+    assert allocation_environment(("HF_TOKEN",), surroundings) == {
+        "PATH": "/usr/bin",
+        "HOME": "/home/me",
+        "HF_TOKEN": "secret",
+        "SLURM_JOB_ID": "7",
+        "PYTHONPATH": "/opt/Megatron-Bridge/src:/opt/Megatron-Bridge/3rdparty/Megatron-LM",
+        "PYTHONUNBUFFERED": "1",
+        "SLURM_UNBUFFEREDIO": "1",
+        "TORCHX_MAX_RETRIES": "0",
+    }
 
 
 def test_tasks_of_an_allocation_share_the_cpus_of_the_node():

@@ -27,6 +27,8 @@ def main() -> None:
     if options.submission_dry_run:
         print(script)
         return
+    while behaviour.wanted("submit") == "wait":
+        time.sleep(0.1)
     path = HERE / f"{command}.sbatch"
     path.write_text(script)
     submitted = subprocess.run(["sbatch", "--requeue", "--parsable", path], stdout=subprocess.PIPE, text=True)
@@ -51,6 +53,7 @@ def _execution() -> argparse.ArgumentParser:
     parser.add_argument("--partition", required=True)
     parser.add_argument("--container-image", required=True)
     parser.add_argument("--time", default="04:00:00")
+    parser.add_argument("--no-gpu-resource-request", action="store_true")
     parser.add_argument("--mount", action="append", default=[])
     parser.add_argument("--env", action="append", default=[])
     parser.add_argument("--srun-arg", action="append", default=[])
@@ -109,7 +112,7 @@ def _script(options: argparse.Namespace, program: list[str]) -> str:
         "partition": options.partition,
         "nodes": options.nodes,
         "ntasks-per-node": options.gpus_per_node,
-        "gpus-per-node": options.gpus_per_node,
+        **({} if options.no_gpu_resource_request else {"gpus-per-node": options.gpus_per_node}),
         "time": options.time,
         "exclusive": None,
         "output": f"{HERE}/sbatch_vision-vision.job_%j.out",

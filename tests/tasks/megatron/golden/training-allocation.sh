@@ -2,6 +2,7 @@ srun \
     --nodes=1 \
     --ntasks=8 \
     --ntasks-per-node=8 \
+    --wait=60 \
     --kill-on-bad-exit=1 \
     --cpus-per-task=12 \
     --container-image=/shared/megatron-bridge.sqsh \

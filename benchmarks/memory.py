@@ -1,0 +1,119 @@
+"""Peak memory of every process of a conversion of 525,000 small samples: ``python -m benchmarks.memory``."""
+
+import json
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import psutil
+from pydantic import Field
+from pydantic_settings import CliApp
+
+from benchmarks.generate import SEED, jpegs, members
+from flows.command_line import CommandLine
+from flows.convert import convert_dataset
+from flows.program import table
+from flows.server import free_port, prefect_api
+from tasks.convert.output_tar import OutputTar
+from tasks.settings import ConvertSettings
+
+SHARD_SAMPLES = 10_000
+LOOK_SECONDS = 0.5
+
+
+class MemoryCommandLine(CommandLine):
+    """Convert small generated samples with the flow, and tell the peak memory of each process."""
+
+    folder: Path = Field(Path("build/memory"), description="Where shards and dataset are made; emptied first.")
+    samples: int = Field(525_000, ge=1, description="Samples to convert.")
+    cluster: str = Field("local", description="Cluster profile.")
+
+
+def write_small_shards(folder: Path, samples: int) -> None:
+    """Raw shards of SHARD_SAMPLES samples with pictures of 48 pixels."""
+    folder.mkdir(parents=True)
+    pool = jpegs(200, 48, np.random.default_rng(SEED))
+    for shard, start in enumerate(range(0, samples, SHARD_SAMPLES)):
+        with (folder / f"{shard:08d}.tar").open("wb") as file:
+            tar = OutputTar(file)
+            for name, data in members(shard, min(SHARD_SAMPLES, samples - start), pool):
+                tar.add(name, data)
+            tar.close()
+
+
+class Peaks:
+    """The highest memory that the kernel noted for this process and all it started, by what each one is."""
+
+    def __init__(self) -> None:
+        self.mib: dict[str, float] = {}
+        self.over = threading.Event()
+
+    def look(self) -> None:
+        """Look again and again until ``over``."""
+        while not self.over.wait(LOOK_SECONDS):
+            this = psutil.Process()
+            for process in [this, *this.children(recursive=True)]:
+                try:
+                    name = "flow" if process == this else f"{_kind(process)} {process.pid}"
+                    self.mib[name] = max(self.mib.get(name, 0), _peak_mib(process.pid))
+                except (psutil.Error, OSError, StopIteration):
+                    continue  # it ended meanwhile
+
+
+def _kind(process: psutil.Process) -> str:
+    command = " ".join(process.cmdline())
+    kinds = {
+        "spawn_main": "Dask worker",
+        "resource_tracker": "resource tracker",
+        "flows.server": "server",
+        "prefect": "server",
+        "energon": "Energon index",
+    }
+    return next((kind for word, kind in kinds.items() if word in command), Path(command.split(" ")[0]).name)
+
+
+def _peak_mib(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
+
+
+@contextmanager
+def watched() -> Iterator[Peaks]:
+    """Peaks of the block."""
+    peaks = Peaks()
+    thread = threading.Thread(target=peaks.look)
+    thread.start()
+    try:
+        yield peaks
+    finally:
+        peaks.over.set()
+        thread.join()
+
+
+def main() -> None:
+    """Measure, print, and write ``memory.json``."""
+    options = CliApp.run(MemoryCommandLine)
+    shutil.rmtree(options.folder, ignore_errors=True)
+    with ProcessPoolExecutor(1) as pool:  # what making them takes is not the flow's
+        pool.submit(write_small_shards, options.folder / "raw", options.samples).result()
+    with prefect_api(port=free_port()), watched() as peaks:
+        started = time.perf_counter()
+        settings = ConvertSettings(source_dataset="generated")
+        result = convert_dataset(options.folder / "raw", options.folder / "out", None, settings, options.cluster)
+        seconds = time.perf_counter() - started
+    figures = {"samples": float(result.counts.train + result.counts.val), "seconds": seconds}
+    figures |= {f"peak MiB, {name}": mib for name, mib in sorted(peaks.mib.items())}
+    table("memory", [(name, f"{value:,.0f}") for name, value in figures.items()])
+    target = options.folder / "memory.json"
+    target.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    sys.stdout.write(f"{target}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""A Dask task runner that waits for workers only so long, and shows its dashboard and its report in the Prefect UI."""
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import distributed
+from prefect.logging import get_run_logger
+from prefect_dask import DaskTaskRunner
+from prefect_dask.client import PrefectDaskClient
+
+from tasks.errors import PipelineError
+from tasks.files import write_bytes
+from tasks.progress import show_link
+
+REPORT_FILE = "dask-report.html"
+_LOOK_SECONDS = 5.0
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A cluster whose workers may not come."""
+
+    def explain(self) -> str:
+        """What became of them, in a sentence."""
+
+    def hopeless(self) -> bool:
+        """Whether waiting on is in vain."""
+
+
+class ClusterRunner(DaskTaskRunner):
+    """Starts its cluster with the first task; fails in words when no worker comes."""
+
+    def __init__(self, *, report_folder: Path | None = None, startup_seconds: float = 60, **options: Any) -> None:
+        super().__init__(**options)
+        self.report_folder = report_folder
+        self.startup_seconds = startup_seconds
+        self._scheduler = ""
+        self._alone_since: float | None = None
+
+    @property
+    def client(self) -> PrefectDaskClient:
+        """The Dask client. Raises PipelineError if there is no scheduler, or no worker in time."""
+        client = self._client
+        if client is None:
+            client = self._connect()
+            self._scheduler = _address(client)
+            _await_worker(client, self._cluster, self.startup_seconds)
+            show_link("dask-dashboard", client.dashboard_link, f"Dask's dashboard; scheduler at {self._scheduler}")
+            if self.report_folder:
+                self._exit_stack.enter_context(_reported(client, self.report_folder / REPORT_FILE))
+        return client
+
+    def cluster_failure(self) -> str | None:
+        """Why no task can run any more: the scheduler is gone, or there was no worker for ``startup_seconds``."""
+        client = self.client
+        if client.status != "running":  # a client that connects again has lost all that was out
+            return f"the Dask scheduler at {self._scheduler} is gone"
+        if _has_worker(client):
+            self._alone_since = None
+            return None
+        self._alone_since = self._alone_since or time.monotonic()
+        if time.monotonic() - self._alone_since < self.startup_seconds:
+            return None
+        where = f"no Dask worker was at {self._scheduler} for {self.startup_seconds:.0f} s"
+        return f"{where}: {self._cluster.explain()}" if isinstance(self._cluster, Explains) else where
+
+    def _connect(self) -> PrefectDaskClient:
+        try:
+            return super().client
+        except OSError as error:
+            raise PipelineError(f"the Dask scheduler at {self.address} cannot be reached: {error}") from None
+
+
+def _has_worker(client: PrefectDaskClient) -> bool:
+    return bool(client.scheduler_info(n_workers=1)["workers"])
+
+
+def _address(client: PrefectDaskClient) -> str:
+    return str(client.scheduler.address) if client.scheduler else "an unknown address"
+
+
+def _await_worker(client: PrefectDaskClient, cluster: Any, seconds: float) -> None:
+    """Return with the first worker. Raises PipelineError after ``seconds``, or once there is nothing to wait for."""
+    started = looked = time.monotonic()
+    while not _has_worker(client):
+        now = time.monotonic()
+        hopeless = False
+        if isinstance(cluster, Explains) and now - looked > _LOOK_SECONDS:
+            looked, hopeless = now, cluster.hopeless()
+        if hopeless or now - started > seconds:
+            raise PipelineError(_nobody_came(client, cluster, now - started))
+        time.sleep(0.2)
+
+
+def _nobody_came(client: PrefectDaskClient, cluster: Any, seconds: float) -> str:
+    address = _address(client)
+    why = cluster.explain() if isinstance(cluster, Explains) else "start workers that connect to it, then run again"
+    return f"no Dask worker came to {address} within {seconds:.0f} s (dask.startup_seconds): {why}"
+
+
+@contextlib.contextmanager
+def _reported(client: PrefectDaskClient, path: Path) -> Iterator[None]:
+    """Write Dask's report on the block to ``path``: one page that needs nothing of the internet.
+
+    A run that is ended from outside writes none: it has no time.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / path.name
+        report = distributed.performance_report(filename=str(page), mode="inline")
+        with distributed.Client.as_current(client):
+            report.__enter__()
+        failure: Exception | None = None
+        try:
+            yield
+        except Exception as error:
+            failure = error
+        _save(client, report, page, path)
+        if failure is not None:
+            raise failure
+
+
+def _save(client: PrefectDaskClient, report: distributed.performance_report, page: Path, path: Path) -> None:
+    try:
+        with distributed.Client.as_current(client):
+            report.__exit__(None, None, None)
+        write_bytes(path, page.read_bytes())
+    except Exception as error:  # whatever its scheduler died of: what is only shown must not end the work
+        get_run_logger().warning("Dask's performance report could not be written: %s", error)
+        return
+    show_link("dask-report", path.as_uri(), f"Dask's performance report: {path}")

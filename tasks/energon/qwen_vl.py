@@ -1,0 +1,194 @@
+"""How Megatron-Bridge turns a sample into the tensors of a Qwen VL model. Child processes only: imports transformers.
+
+Written after what Megatron-Bridge does in src/megatron/bridge/models/qwen_vl/data/energon.py (QwenVLTaskEncoder) and
+collate_fn.py beside it (qwen2_5_collate_fn), with data/conversation_processing.py (build_assistant_loss_mask) and
+data/sequence_batching.py. Tokenizer and image processor are loaded apart: the processor that joins them also asks for
+its video part, and that for torchvision.
+"""
+
+import itertools
+import re
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch.nn.functional import pad
+from transformers import AutoImageProcessor, AutoTokenizer
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
+from tasks.energon.conversation import BadSampleError
+
+IMAGE_TOKEN = "<|image_pad|>"
+ASSISTANT_START, TURN_END = "<|im_start|>assistant\n", "<|im_end|>"
+IGNORED_LABEL = -100
+
+PIXELS = {"shortest_edge": 200_704, "longest_edge": 1_003_520}
+"""Least and most pixels of a picture, as QwenVLTaskEncoder's ``min_pixels`` and ``max_pixels`` have it."""
+SEQUENCE_LENGTH, LENGTH_MULTIPLE = 4096, 128
+"""Longest sequence, in tokens, and what its length is a multiple of: QwenVLTaskEncoder's defaults."""
+
+# qwen_vl_utils.process_vision_info, which the collator calls first, fits sides to its own default patches.
+_FITTED_FACTOR, _FITTED_TOKENS = 28, (4, 16_384)
+# The collator never trains on these (Bridge's extract_skipped_token_ids).
+_SKIPPED = re.compile(r"<\|(im_start|im_end|vision_start|vision_end|vision_pad|image_pad|video_pad)\|>")
+_GENERATION_BLOCK = re.compile(r"\{%-?\s*generation\s*-?%\}")
+_EMPTY_THOUGHTS = re.compile(r"<think>\s*</think>")
+
+
+class PictureError(BadSampleError):
+    """A picture that the processor refuses: in training, the loader goes on with the next sample."""
+
+
+@dataclass(frozen=True)
+class QwenProcessor:
+    """The two parts of a Qwen VL processor, the token of a picture, and those that never count for the loss."""
+
+    tokenizer: Any
+    image_processor: Any
+    image_id: int
+    skipped: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sample: ``ids`` and ``mask`` (S), ``pixels`` (patches, values of a patch), ``grid`` (1, 3: t, h, w)."""
+
+    ids: torch.Tensor
+    mask: torch.Tensor
+    pixels: torch.Tensor
+    grid: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B samples, S tokens: ``input_ids``, ``labels``, ``loss_mask`` (B, S), patches of all, ``grid`` (B, 3)."""
+
+    input_ids: torch.Tensor
+    labels: torch.Tensor
+    loss_mask: torch.Tensor
+    pixels: torch.Tensor
+    grid: torch.Tensor
+
+
+def load_processor(folder: Path) -> QwenProcessor:
+    """The processor that lies in ``folder``. Raises ValueError or OSError if it is none of a Qwen VL model."""
+    image_processor = AutoImageProcessor.from_pretrained(folder, trust_remote_code=False)
+    if not type(image_processor).__name__.startswith("Qwen2VLImageProcessor"):
+        raise ValueError(f"its image processor is a {type(image_processor).__name__}, not one of Qwen VL")
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    if not tokenizer.chat_template:
+        raise ValueError("its tokenizer has no chat template")
+    added = {str(token): number for number, token in tokenizer.added_tokens_decoder.items()}
+    if IMAGE_TOKEN not in added:
+        raise ValueError(f"its tokenizer knows no {IMAGE_TOKEN}")
+    skipped = frozenset(number for token, number in added.items() if _SKIPPED.fullmatch(token))
+    return QwenProcessor(tokenizer, image_processor, added[IMAGE_TOKEN], skipped)
+
+
+def encode(processor: QwenProcessor, image: torch.Tensor, turns: list[dict[str, Any]]) -> Row:
+    """Tokens, loss mask and patches of one sample.
+
+    ``image``: float32 RGB of shape (3, height, width) in [0, 1]; ``turns``: of the user, then of the assistant.
+    Raises BadSampleError if the mask selects anything but the caption, PictureError if the picture cannot be cut.
+    """
+    pixels, grid = _patches(processor, image)
+    ids, selected = _tokens(processor, turns)
+    mask = [chosen and number not in processor.skipped for number, chosen in zip(ids, selected, strict=True)]
+    if fault := _mask_fault(processor, ids, mask, turns):
+        raise BadSampleError(fault)
+    tokens = int(grid.prod()) // processor.image_processor.merge_size**2
+    repeats = torch.tensor([tokens if number == processor.image_id else 1 for number in ids])
+    return Row(
+        torch.tensor(ids).repeat_interleave(repeats), torch.tensor(mask).repeat_interleave(repeats), pixels, grid
+    )
+
+
+def collate(processor: QwenProcessor, rows: list[Row]) -> Batch:
+    """Rows padded to one length, labels and loss mask shifted by one token, as the collator leaves them."""
+    longest = max(len(row.ids) for row in rows)
+    target = min(SEQUENCE_LENGTH, -(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE)
+    fill = processor.tokenizer.pad_token_id or 0
+    # Up to the longest row the tokenizer pads, with its own token; from there on the collator does, with 0.
+    ids = torch.stack([pad(row.ids, (0, longest - len(row.ids)), value=fill) for row in rows])
+    mask = torch.stack([pad(row.mask, (0, longest - len(row.mask))) for row in rows])
+    labels = pad(ids[:, 1:], (0, 1), value=IGNORED_LABEL)
+    shifted = pad(mask[:, 1:], (0, 1))
+    labels = labels.masked_fill(~shifted, IGNORED_LABEL)
+    return Batch(
+        input_ids=_fitted(ids, target, 0),
+        labels=_fitted(labels, target, IGNORED_LABEL),
+        loss_mask=_fitted(shifted.float(), target, 0),
+        pixels=torch.cat([row.pixels for row in rows]),
+        grid=torch.cat([row.grid for row in rows]),
+    )
+
+
+def _fitted(values: torch.Tensor, length: int, fill: int) -> torch.Tensor:
+    return pad(values, (0, length - values.shape[1]), value=fill)
+
+
+def _patches(processor: QwenProcessor, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    picture = Image.fromarray((image.permute(1, 2, 0) * 255).clip(0, 255).byte().numpy())
+    least, most = (tokens * _FITTED_FACTOR**2 for tokens in _FITTED_TOKENS)
+    try:
+        height, width = smart_resize(picture.height, picture.width, _FITTED_FACTOR, least, most)
+        picture = picture.resize((width, height))
+        found = processor.image_processor(images=[picture], size=PIXELS, return_tensors="pt")
+    except ValueError as error:
+        raise PictureError(f"the picture of {picture.width} x {picture.height} is refused: {error}") from None
+    return found["pixel_values"], found["image_grid_thw"]
+
+
+def _tokens(processor: QwenProcessor, turns: list[dict[str, Any]]) -> tuple[list[int], list[bool]]:
+    """Token ids with one token for the picture, and which of them are the assistant's.
+
+    A template with generation blocks says so itself; of any other, the assistant's turn lies between its markers.
+    """
+    tokenizer = processor.tokenizer
+    if _GENERATION_BLOCK.search(tokenizer.chat_template):
+        told = tokenizer.apply_chat_template(turns, return_dict=True, return_assistant_tokens_mask=True)
+        return told["input_ids"], [bool(value) for value in told["assistant_masks"]]
+    ids = _rendered(tokenizer, turns)
+    start, end = _assistant_span(tokenizer, ids, turns)
+    return ids, [start <= place < end for place in range(len(ids))]
+
+
+def _assistant_span(tokenizer: Any, ids: list[int], turns: list[dict[str, Any]]) -> tuple[int, int]:
+    """Where the assistant's content begins and its turn ends, the line break after it included; else (0, 0)."""
+    prompt = _rendered(tokenizer, turns[:1])
+    common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(prompt, ids, strict=False)))
+    marker = tokenizer.encode(ASSISTANT_START, add_special_tokens=False)
+    starts = [place for place in range(common, len(ids)) if ids[place : place + len(marker)] == marker]
+    ends = [place for place, number in enumerate(ids) if number == tokenizer.convert_tokens_to_ids(TURN_END)]
+    if not starts or not ends or ends[-1] < starts[0]:
+        return 0, 0
+    after = tokenizer.encode(f"{TURN_END}\n", add_special_tokens=False)
+    whole = ids[ends[-1] : ends[-1] + len(after)] == after
+    return starts[0] + len(marker), ends[-1] + (len(after) if whole else 1)
+
+
+def _rendered(tokenizer: Any, turns: list[dict[str, Any]]) -> list[int]:
+    return list(tokenizer(tokenizer.apply_chat_template(turns, tokenize=False))["input_ids"])
+
+
+def _mask_fault(processor: QwenProcessor, ids: list[int], mask: list[bool], turns: list[dict[str, Any]]) -> str | None:
+    """What is wrong with the tokens or with what the mask selects of them; None if that is the caption alone."""
+    if (pictures := ids.count(processor.image_id)) != 1:
+        return f"the chat template, or the caption, gives {pictures} image tokens for one picture"
+    if not any(mask):
+        return "the loss mask selects nothing: no assistant turn was found in what the chat template gives"
+    if all(chosen or number in processor.skipped for number, chosen in zip(ids, mask, strict=True)):
+        return "the loss mask selects everything: the prompt would be trained on too"
+    chosen = [number for number, wanted in zip(ids, mask, strict=True) if wanted]
+    text = _EMPTY_THOUGHTS.sub("", processor.tokenizer.decode(chosen), count=1).strip()
+    caption = unicodedata.normalize("NFC", turns[1]["content"][0]["text"]).strip()
+    if unicodedata.normalize("NFC", text) != caption:
+        return f"the loss mask selects {_short(text)}, the caption is {_short(caption)}"
+    return None
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")
