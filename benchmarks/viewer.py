@@ -26,7 +26,7 @@ from flows.command_line import CommandLine, read_arguments
 from flows.program import table
 from tasks.convert.conversion import Conversion
 from tasks.convert.sample import split_hash
-from tasks.convert.scan import read_scan, scan_shard
+from tasks.convert.scan import scan_shard
 from tasks.layout import DataRoot
 from tasks.settings import ConvertSettings
 
@@ -50,7 +50,7 @@ def make_dataset(root: Path, shards: int, samples: int) -> Path:
     job, *others = conversion.scan_jobs()
     summary = scan_shard(job)
     conversion.scan_ended(job, None)
-    scanned = read_scan(job)
+    scanned = pq.read_table(job.table_path, partitioning=None)
     for number, other in enumerate(others, 1):
         pq.write_table(_with_other_uids(scanned, number), other.table_path)
         conversion.scanned[other.shard] = summary.model_copy(update={"shard": other.tar.name})
