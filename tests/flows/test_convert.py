@@ -147,7 +147,7 @@ def test_progress_and_tables_are_shown_in_the_ui(raw, tmp_path):
     assert f"{counts['train']} train, {counts['val']} val, {counts['skipped']} rejected" in state.message
     with get_client(sync_client=True) as client:
         newest = {a.key: a for a in reversed(client.read_artifacts(sort=ArtifactSort.CREATED_DESC))}
-    for key in ("audit-progress", "scan-progress", "write-progress"):
+    for key in ("audit-progress", "scan-progress", "write-progress", "index-progress"):
         assert newest[key].data == 100.0
         assert "a minute" in newest[key].description
     rejects = json.loads(newest["reject-reasons"].data)
