@@ -7,7 +7,7 @@ MINUTES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test soak test-slurm slurm-pool lint ui automations report browse screenshots settings benchmark lock clean
+.PHONY: quickstart test soak test-slurm fuzz slurm-pool lint ui automations report browse screenshots settings benchmark lock clean
 
 quickstart: $(VENV)/.ready
 	$(BIN)/python -m flows.quickstart --root $(ROOT)
@@ -27,6 +27,11 @@ soak: $(VENV)/.ready
 # The Slurm work pool on the server of PREFECT_API_URL, with the defaults of a cluster profile.
 slurm-pool: $(VENV)/.ready
 	$(BIN)/python -m deployments.slurm pool --name slurm --cluster $(CLUSTER)
+
+# Fuzz the readers of hostile bytes for a while; what breaks one is kept in tests/fuzz/corpus.
+FUZZ_EXAMPLES ?= 20000
+fuzz: $(VENV)/.ready
+	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/fuzz
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -93,9 +93,9 @@ def write_scan(folder: Path, shard: int) -> None:
     """A scan table as a raw shard of SHARD_ROWS samples has it."""
     rng = np.random.default_rng(shard)
     uids = rng.bytes(16 * SHARD_ROWS)
-    if shard:  # the first hundredth of an earlier shard's uids come again
-        again = np.random.default_rng(shard // 2).bytes(16 * SHARD_ROWS)[: 16 * SHARD_ROWS // 100]
-        uids = again + uids[len(again) :]
+    if shard:  # the second hundredth of an earlier shard's uids come again
+        part = 16 * SHARD_ROWS // 100
+        uids = np.random.default_rng(shard // 2).bytes(16 * SHARD_ROWS)[part : 2 * part] + uids[part:]
     offsets = pa.py_buffer(np.arange(0, 32 * SHARD_ROWS + 1, 32, dtype=np.int32))
     rejected = [None if number % 50 else "empty_caption" for number in range(SHARD_ROWS)]
     columns = {

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from deployments.dask import task_runner, worker_count
 from deployments.profiles import ClusterProfile, load_profile
 from flows.program import run_program
+from tasks.alone import alone
 from tasks.caching import stored_in
 from tasks.convert.conversion import Conversion
 from tasks.convert.models import Counts, Plan, PrepareFolder
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ConvertResult(BaseModel):
-    """A converted and indexed dataset. ``output_bytes``: of all tars."""
+    """A converted and indexed dataset. ``output_bytes``: of all tars; ``oddities``: emitted samples, by kind."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -41,6 +42,7 @@ class ConvertResult(BaseModel):
     plan: str
     raw_shards_opened: int
     counts: Counts
+    oddities: dict[str, int]
     tars: int
     output_bytes: int
     index: IndexSummary
@@ -74,21 +76,28 @@ def convert_dataset(
     source_dir, output_dir = absolute(source_dir), absolute(output_dir)
     audit_dir = absolute(audit_dir) if audit_dir else default_audit_dir(source_dir)
     conversion = Conversion(source_dir, output_dir, audit_dir, convert, verify, profile.plan_in_memory)
+    with alone(conversion.folder.path, "conversion", output_dir):
+        return _convert(conversion, profile)
+
+
+def _convert(conversion: Conversion, profile: ClusterProfile) -> ConvertResult:
+    conversion.clean_up()
     plan = _scan_and_write(conversion, profile)
     manifest = conversion.finish(plan)
     if not manifest["accepted"]:
         raise GateError(
-            f"{output_dir}: {plan.counts.train} train samples, fewer than minimum_train_samples "
-            f"({convert.minimum_train_samples}); the tars are kept, nothing was indexed. Lower minimum_train_samples "
-            "and run again, or convert more raw shards into another folder"
+            f"{conversion.dataset_dir}: {plan.counts.train} train samples, fewer than minimum_train_samples "
+            f"({conversion.settings.minimum_train_samples}); the tars are kept, nothing was indexed. Lower "
+            "minimum_train_samples and run again, or convert more raw shards into another folder"
         )
-    index = run_task(index_dataset_task, output_dir, CheckSettings())
+    index = run_task(index_dataset_task, conversion.dataset_dir, CheckSettings())
     return ConvertResult(
-        source_dir=source_dir,
-        dataset_dir=output_dir,
+        source_dir=conversion.source_dir,
+        dataset_dir=conversion.dataset_dir,
         plan=plan.identity,
         raw_shards_opened=len(plan.opened),
         counts=plan.counts,
+        oddities=plan.oddities,
         tars=len(plan.tars),
         output_bytes=sum(shard["size_bytes"] for shard in manifest["output_shards"]),
         index=index,
@@ -151,6 +160,8 @@ def _say(plan: Plan) -> None:
         counts.skip_reasons,
         len(plan.tars),
     )
+    if any(plan.oddities.values()):
+        get_run_logger().warning("odd samples that stay in the dataset: %s", plan.oddities)
 
 
 def _show(plan: Plan, folder: PrepareFolder) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from flows.convert import ConvertResult
 from tasks.audit.models import AuditTotals
+from tasks.files import shown_text
 from tasks.report.report import ReportSummary
 
 Row = tuple[str, str]
@@ -23,6 +24,7 @@ def summary_rows(audit: AuditTotals, dataset: ConvertResult, report: ReportSumma
         *_losses(counts.skip_reasons),
         ("Train samples", f"{counts.train:,}"),
         ("Val samples", f"{counts.val:,}"),
+        *((f"  kept, though odd: {kind}", f"{count:,}") for kind, count in dataset.oddities.items() if count),
         ("Output tars", f"{dataset.tars:,}"),
         ("Output bytes", f"{dataset.output_bytes:,}"),
         ("Raw shards in", str(dataset.source_dir)),
@@ -58,7 +60,7 @@ What Dask did is linked in the runs of the stages (artifacts `dask-dashboard`, `
 
 
 def _losses(reasons: dict[str, int]) -> list[Row]:
-    return [(f"  lost: {' '.join(reason.split())}", f"{count:,}") for reason, count in reasons.items()]
+    return [(f"  lost: {shown_text(reason)}", f"{count:,}") for reason, count in reasons.items()]
 
 
 def _share(part: int, whole: int) -> str:

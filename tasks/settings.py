@@ -185,6 +185,13 @@ class ConvertSettings(Settings):
         None, description="File with one uid a line that must not enter the dataset (takedowns, opt-outs)."
     )
 
+    drop_chat_markers: bool = Field(
+        False, description="Leave out samples whose caption holds a chat marker, such as <|im_end|> or <image>."
+    )
+    drop_extreme_aspect_ratios: bool = Field(
+        False, description="Leave out pictures with a side over 200 times the other, which Qwen's processors refuse."
+    )
+
     @field_validator("prompt")
     @classmethod
     def _prompt_says_something(cls, value: str) -> str:

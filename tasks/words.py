@@ -2,14 +2,16 @@
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from prefect import Task
 from prefect.client.schemas.objects import State
+from prefect.context import TaskRunContext, get_run_context
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed
 
 from tasks.errors import PipelineError, TransientError
+from tasks.storage import in_words
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,22 +28,41 @@ ToldResult = TypeVar("ToldResult", bound=Told)
 
 
 def fails_in_words(function: Callable[P, R]) -> Callable[P, R]:
-    """Turn a PipelineError that the function raises into a Failed state with its message.
+    """Turn a PipelineError that the function raises, and a fault of the storage, into a Failed state with its message.
 
-    A TransientError is raised on, since Prefect retries what is raised; so is a fault of the program, with its trace.
+    A TransientError is raised on while a retry is left, since Prefect retries what is raised; so is a fault of the
+    program, with its trace.
     """
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
-        except TransientError:
-            raise
         except PipelineError as error:
-            get_run_logger().error("%s", error)
-            return Failed(message=str(error), data=error)  # type: ignore[return-value]
+            return _failed(error)
+        except OSError as error:
+            told = in_words(error)
+            if told is None:
+                raise
+            return _failed(told)
 
     return wrapped
+
+
+def _failed(error: PipelineError) -> Any:
+    if isinstance(error, TransientError) and _is_retried():
+        raise error from None
+    get_run_logger().error("%s", error)
+    return Failed(message=str(error), data=error)
+
+
+def _is_retried() -> bool:
+    """Whether Prefect will try the running task or flow again if it raises."""
+    context = get_run_context()
+    if isinstance(context, TaskRunContext):
+        return context.task_run.run_count <= context.task.retries
+    run = context.flow_run
+    return run is not None and run.run_count <= (run.empirical_policy.retries or 0)
 
 
 def ends_in_words(function: Callable[P, ToldResult]) -> Callable[P, ToldResult]:

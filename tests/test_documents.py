@@ -6,9 +6,13 @@ import subprocess
 
 import pytest
 
+from benchmarks.many_shards import ManyShardsCommandLine
+from benchmarks.memory import MemoryCommandLine
+from benchmarks.plan import PlanCommandLine
 from deployments.profiles import load_profile
 from flows.check import check_dataset
 from flows.checkpoint import import_checkpoint
+from flows.command_line import read_arguments
 from flows.prepare import prepare_datacomp
 from flows.program import read_parameters
 from flows.settings_reference import reference
@@ -37,6 +41,13 @@ def test_commands_for_gpu_jobs_are_understood(command):
     assert str(parameters.get("root") or parameters["dataset_dir"]).startswith("/data/datacomp-1b")
 
 
+@pytest.mark.parametrize("command", [c for c in documents.commands() if "-m benchmarks." in c])
+def test_commands_of_benchmarks_are_understood(command):
+    models = {"plan": PlanCommandLine, "many_shards": ManyShardsCommandLine, "memory": MemoryCommandLine}
+    _, _, module, *arguments = shlex.split(command)
+    assert read_arguments(models[module.removeprefix("benchmarks.")], arguments)
+
+
 def test_every_command_of_the_documents_is_run_by_some_test():
     known = ("make ", ".venv/bin/prefect ", "export PREFECT_API_URL=")
     left = [
@@ -46,6 +57,7 @@ def test_every_command_of_the_documents_is_run_by_some_test():
         and "quickstart-data" not in command
         and "flows.prepare --root /path" not in command
         and " /data/datacomp-1b" not in command
+        and "-m benchmarks." not in command
     ]
     assert left == []
 

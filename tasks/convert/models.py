@@ -12,7 +12,7 @@ from tasks.shard_index import ShardIndexes
 CONTRACT_VERSION = 1
 """Raised only when the bytes of output tars would change."""
 
-SCAN_VERSION = 2
+SCAN_VERSION = 3
 WRITE_VERSION = 1
 
 Split = Literal["train", "val"]
@@ -205,6 +205,8 @@ class Plan(_Value):
     shards: tuple[ShardCounts, ...]
     counts: Counts
     tars: tuple[PlannedTar, ...]
+    oddities: dict[str, int] = {}
+    """Emitted samples that are odd (see tasks/convert/oddities.py), by kind; no part of the identity."""
 
 
 class WriteJob(_Value):

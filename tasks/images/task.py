@@ -8,7 +8,7 @@ from typing import cast
 from uuid import UUID
 
 import httpx
-from prefect import get_run_logger, task
+from prefect import get_run_logger, runtime, task
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
@@ -92,7 +92,7 @@ def download_shards_task(
     def downloader() -> DownloaderEnvironment:
         return environment or environment_for(data, settings)
 
-    observer = Observer(_Teller(slice_name).tell, logger.warning)
+    observer = Observer(_Teller(slice_name).tell, logger.warning, runtime.flow_run.name)
     summary = download_shards(data, source, settings, downloader, observer, retry_failed)
     logger.info("%d new shards; in all %s", summary.new_shards, in_words(summary.totals))
     return summary

@@ -27,6 +27,10 @@ _ODD = {
     "banded": "flat grey band at the bottom (a cut file that a decoder filled)",
     "undecodable": "cannot be decoded any more",
 }
+_ODDITIES = {
+    "extreme_aspect_ratio": "one side more than 200 times the other (Qwen's processors refuse it)",
+    "chat_marker": "caption with a chat marker, such as <|im_end|> or <image>",
+}
 _SECTIONS = {
     "funnel": "From URLs to samples",
     "shards": "Shards",
@@ -76,7 +80,7 @@ def write_report(
             "report.js",
             **_about(places, catalogue, facts),
             **_plots(places, facts),
-            **_pictures(catalogue, facts, looks, settings),
+            **_pictures(places, catalogue, facts, looks, settings),
         ),
     )
     return ReportSummary(
@@ -167,7 +171,9 @@ def _markup(plots: list[tuple[str, str]]) -> list[tuple[str, Markup]]:
     return [(title, Markup(plot)) for title, plot in plots]  # SVG of our own making, escaped by its writer
 
 
-def _pictures(catalogue: Catalogue, facts: Facts, looks: Looks, settings: ReportSettings) -> dict[str, Any]:
+def _pictures(
+    places: Places, catalogue: Catalogue, facts: Facts, looks: Looks, settings: ReportSettings
+) -> dict[str, Any]:
     rejects = cards(catalogue, choose_rejects(catalogue, settings.reject_sheet, settings.seed))
     notes = {one.row: f"{one.samples:,} times" for one in facts.repeated[:_EXAMPLES]}
     odd_notes = {row: f"stored unturned; its file said: {kind}" for row, kind in facts.rotated_rows[:_EXAMPLES]}
@@ -176,13 +182,23 @@ def _pictures(catalogue: Catalogue, facts: Facts, looks: Looks, settings: Report
         "settings": settings,
         "repeated": cards(catalogue, notes, notes),
         "odd": _by_note(cards(catalogue, sorted(odd_notes), odd_notes)),
-        "looks": _looks(facts, looks),
+        "looks": [*_looks(facts, looks), *_oddities(places, facts)],
         "looks_scope": f"{looks.looked_at:,} of {len(facts.rows):,} pictures of the dataset, chosen by chance, "
         "were decoded and looked at; examples are shown below.",
         "samples": cards(catalogue, choose_by_split(catalogue, settings.contact_sheet, settings.seed)),
         "rejects": rejects,
         "reject_reasons": sorted({card.reason for card in rejects}),
     }
+
+
+def _oddities(places: Places, facts: Facts) -> list[tuple[str, int, str, str]]:
+    """What the plan counted among the samples that it emitted."""
+    counts, every = read_json(places.plan).get("oddities", {}), len(facts.rows)
+    return [
+        (words, counts[kind], share(counts[kind], every), f"of all {every:,}")
+        for kind, words in _ODDITIES.items()
+        if kind in counts
+    ]
 
 
 def _by_note(odd: list[Card]) -> list[Card]:

@@ -1,0 +1,40 @@
+"""The programs behind the numbers of docs/scale.md do what they say."""
+
+import subprocess
+import sys
+
+from benchmarks.plan import SHARD_ROWS, measure, write_scan
+from tests.conftest import ROOT
+
+
+def test_plan_of_synthetic_scans_is_the_same_in_memory_and_in_parts(tmp_path):
+    for shard in range(3):
+        write_scan(tmp_path, shard)
+    whole, figures = measure(tmp_path, 3 * SHARD_ROWS, in_parts=False)
+    parts, _ = measure(tmp_path, 3 * SHARD_ROWS, in_parts=True)
+    assert whole == parts
+    assert figures["copies"] == 2 * SHARD_ROWS // 100 * 49 // 50  # those that are no rejects anyway
+    assert figures["whole plan, CPU s"] > 0
+
+
+def test_stub_audits_leave_receipts_that_count(tmp_path):
+    """In a process of its own, since the stub replaces what an audit does."""
+    program = """
+import sys
+from pathlib import Path
+from benchmarks import stub_audit
+from tasks.audit import task
+from tasks.audit.models import AuditJob
+from tasks.groups import finished_by_notes
+
+folder = Path(sys.argv[1])
+(folder / "00000000.tar").touch()
+(folder / "00000000_stats.json").touch()
+job = AuditJob(shards_dir=folder, audit_dir=folder / "audit", shard="00000000")
+audit = task.audit_shard(job)
+print(finished_by_notes(job) == audit, audit.samples)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.split() == ["True", "7500"]
