@@ -7,16 +7,17 @@ from prefect.artifacts import create_table_artifact
 
 from flows.program import run_program
 from tasks.energon.check import CheckSummary
-from tasks.energon.manifest import SPLITS
+from tasks.energon.manifest import PREPARE, SPLITS
 from tasks.energon.processor import ProcessorSummary, table_rows
 from tasks.energon.task import check_files_task, check_loader_task, check_processor_task
+from tasks.failure_note import failure_noted
 from tasks.layout import absolute
 from tasks.settings import CheckSettings
-from tasks.words import fails_in_words, run_task
+from tasks.words import ends_in_words, run_task
 
 
 @flow(name="check-dataset", flow_run_name="check {dataset_dir}")
-@fails_in_words
+@ends_in_words
 def check_dataset(dataset_dir: Path, check: CheckSettings = CheckSettings()) -> CheckSummary:
     """Compare tars and index with the manifest, then load every train and val sample once.
 
@@ -27,9 +28,10 @@ def check_dataset(dataset_dir: Path, check: CheckSettings = CheckSettings()) -> 
         check: How it is checked.
     """
     dataset_dir = absolute(dataset_dir)
-    index = run_task(check_files_task, dataset_dir, check)
-    processed = _processed(dataset_dir, check)
-    loaded = tuple(run_task(check_loader_task, dataset_dir, split, check) for split in SPLITS)
+    with failure_noted(dataset_dir / PREPARE, "check"):
+        index = run_task(check_files_task, dataset_dir, check)
+        processed = _processed(dataset_dir, check)
+        loaded = tuple(run_task(check_loader_task, dataset_dir, split, check) for split in SPLITS)
     return CheckSummary(index=index, loaded=loaded, processed=processed)
 
 

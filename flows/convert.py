@@ -9,9 +9,11 @@ from pydantic import BaseModel, ConfigDict
 from deployments.dask import task_runner, worker_count
 from deployments.profiles import ClusterProfile, load_profile
 from flows.program import run_program
+from tasks.alone import alone
 from tasks.caching import stored_in
 from tasks.convert.conversion import Conversion
-from tasks.convert.models import Counts, Plan
+from tasks.convert.models import Counts, Plan, PrepareFolder
+from tasks.convert.plan_files import reject_kinds
 from tasks.convert.task import scan_shards, search_copies, write_tars
 from tasks.convert.uids import CopiesJob
 from tasks.energon.index import IndexSummary
@@ -24,14 +26,14 @@ from tasks.layout import absolute, default_audit_dir
 from tasks.progress import show_table, with_progress
 from tasks.receipts import timed
 from tasks.settings import CheckSettings, ConvertSettings
-from tasks.words import fails_in_words, run_task
+from tasks.words import ends_in_words, run_task
 
 if TYPE_CHECKING:
     from prefect_dask import DaskTaskRunner
 
 
 class ConvertResult(BaseModel):
-    """A converted and indexed dataset. ``output_bytes``: of all tars."""
+    """A converted and indexed dataset. ``output_bytes``: of all tars; ``oddities``: emitted samples, by kind."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,13 +42,18 @@ class ConvertResult(BaseModel):
     plan: str
     raw_shards_opened: int
     counts: Counts
+    oddities: dict[str, int]
     tars: int
     output_bytes: int
     index: IndexSummary
 
+    def in_words(self) -> str:
+        """What the dataset holds, in a line."""
+        return f"{self.raw_shards_opened} shards, {self.counts.in_words()}; {self.tars} tars"
+
 
 @flow(name="convert-dataset", flow_run_name="convert {source_dir} to {output_dir}")
-@fails_in_words
+@ends_in_words
 def convert_dataset(
     source_dir: Path,
     output_dir: Path,
@@ -69,21 +76,28 @@ def convert_dataset(
     source_dir, output_dir = absolute(source_dir), absolute(output_dir)
     audit_dir = absolute(audit_dir) if audit_dir else default_audit_dir(source_dir)
     conversion = Conversion(source_dir, output_dir, audit_dir, convert, verify, profile.plan_in_memory)
+    with alone(conversion.folder.path, "conversion", output_dir):
+        return _convert(conversion, profile)
+
+
+def _convert(conversion: Conversion, profile: ClusterProfile) -> ConvertResult:
+    conversion.clean_up()
     plan = _scan_and_write(conversion, profile)
     manifest = conversion.finish(plan)
     if not manifest["accepted"]:
         raise GateError(
-            f"{output_dir}: {plan.counts.train} train samples, fewer than minimum_train_samples "
-            f"({convert.minimum_train_samples}); the tars are kept, nothing was indexed. Lower minimum_train_samples "
-            "and run again, or convert more raw shards into another folder"
+            f"{conversion.dataset_dir}: {plan.counts.train} train samples, fewer than minimum_train_samples "
+            f"({conversion.settings.minimum_train_samples}); the tars are kept, nothing was indexed. Lower "
+            "minimum_train_samples and run again, or convert more raw shards into another folder"
         )
-    index = run_task(index_dataset_task, output_dir, CheckSettings())
+    index = run_task(index_dataset_task, conversion.dataset_dir, CheckSettings())
     return ConvertResult(
-        source_dir=source_dir,
-        dataset_dir=output_dir,
+        source_dir=conversion.source_dir,
+        dataset_dir=conversion.dataset_dir,
         plan=plan.identity,
         raw_shards_opened=len(plan.opened),
         counts=plan.counts,
+        oddities=plan.oddities,
         tars=len(plan.tars),
         output_bytes=sum(shard["size_bytes"] for shard in manifest["output_shards"]),
         index=index,
@@ -97,6 +111,7 @@ def _scan_and_write(conversion: Conversion, profile: ClusterProfile) -> Plan:
         with timed(conversion.folder.path, "plan"):
             plan = conversion.plan(lambda jobs: _search_copies(jobs, profile, runner))
         _say(plan)
+        _show(plan, conversion.folder)
         with timed(conversion.folder.path, "write"):
             failed = _write(conversion, plan, profile, runner)
     if failed:
@@ -145,8 +160,16 @@ def _say(plan: Plan) -> None:
         counts.skip_reasons,
         len(plan.tars),
     )
-    reasons = [{"reason": reason, "samples": count} for reason, count in counts.skip_reasons.items()]
-    show_table("reject-reasons", reasons, f"{counts.skipped:,} of {counts.input_samples:,} samples were rejected")
+    if any(plan.oddities.values()):
+        get_run_logger().warning("odd samples that stay in the dataset: %s", plan.oddities)
+
+
+def _show(plan: Plan, folder: PrepareFolder) -> None:
+    counts = plan.counts
+    of_all = f"{counts.skipped:,} of {counts.input_samples:,} samples were rejected"
+    show_table("reject-reasons", reject_kinds(folder), of_all)
+    tars = [{"tar": tar.filename, "split": tar.split, "samples": tar.samples} for tar in plan.tars]
+    show_table("output-tars", tars, f"{counts.train:,} train and {counts.val:,} val samples in {len(tars):,} tars")
 
 
 if __name__ == "__main__":

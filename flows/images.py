@@ -5,6 +5,7 @@ from pathlib import Path
 from prefect import flow
 
 from flows.program import run_program
+from tasks.failure_note import failure_noted
 from tasks.fingerprints import Fingerprint, Verify
 from tasks.images.download import DownloadSummary
 from tasks.images.identity import DownloadInput
@@ -13,11 +14,11 @@ from tasks.layout import DataRoot, absolute
 from tasks.metadata.slices import Slice, load_slice
 from tasks.metadata.task import look_at_metadata, write_metadata_manifest
 from tasks.settings import DownloadSettings
-from tasks.words import fails_in_words, run_task
+from tasks.words import ends_in_words, run_task
 
 
 @flow(name="download-images", flow_run_name="images of {dataset_slice} in {root}")
-@fails_in_words
+@ends_in_words
 def download_images(
     root: Path,
     dataset_slice: str = "datacomp-1b-tutorial",
@@ -37,10 +38,12 @@ def download_images(
     data = DataRoot(absolute(root))
     slice_ = load_slice(dataset_slice)
     settings = slice_.download_settings(download or DownloadSettings())
-    manifest = run_task(write_metadata_manifest, data.metadata, slice_, verify)
-    run_task(look_at_metadata, data.metadata, slice_, settings)
-    source = _download_input(data, slice_, manifest.metadata_sha256)
-    return fetch_images(slice_.name, data.path, source, settings, retry_failed)
+    data.download.mkdir(parents=True, exist_ok=True)
+    with failure_noted(data.download, "download"):
+        manifest = run_task(write_metadata_manifest, data.metadata, slice_, verify)
+        run_task(look_at_metadata, data.metadata, slice_, settings)
+        source = _download_input(data, slice_, manifest.metadata_sha256)
+        return fetch_images(slice_.name, data.path, source, settings, retry_failed)
 
 
 def _download_input(data: DataRoot, slice_: Slice, metadata_sha256: str) -> DownloadInput:

@@ -1,5 +1,6 @@
 """download-metadata: fetch the pinned metadata files of a slice, verify them, and write their manifest."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -7,22 +8,25 @@ from prefect import flow, get_run_logger
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.program import run_program
+from tasks.alone import alone
 from tasks.caching import stored_in
 from tasks.errors import MetadataError, TransientError
+from tasks.failure_note import failure_noted
 from tasks.fanout import run_each
 from tasks.fingerprints import Verify
 from tasks.layout import DataRoot, absolute
-from tasks.metadata.fetch import FetchedFile, fetch_jobs
+from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_jobs
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
 from tasks.metadata.task import fetch_metadata_file, write_metadata_manifest
-from tasks.words import fails_in_words, run_task
+from tasks.progress import with_progress
+from tasks.words import ends_in_words, run_task
 
 _FILES_AT_A_TIME = 4
 
 
 @flow(name="download-metadata", flow_run_name="metadata of {dataset_slice} in {root}")
-@fails_in_words
+@ends_in_words
 def download_metadata(
     root: Path, dataset_slice: str = "datacomp-1b-tutorial", verify: Verify = "changed"
 ) -> ManifestSummary:
@@ -35,16 +39,26 @@ def download_metadata(
     """
     data = DataRoot(absolute(root))
     slice_ = load_slice(dataset_slice)
+    jobs = fetch_jobs(data.metadata, slice_)
+    # Two datasets of one root use the same metadata: nobody is kept out where nothing is left to do.
+    with nullcontext() if all(job.is_done() for job in jobs) else alone(data.metadata, "fetch of metadata"):
+        fetched = _fetch(jobs, data)
+    for file in fetched:
+        _warn_of_moved(file)
+    with failure_noted(data.metadata, "fetch of metadata"):
+        return run_task(write_metadata_manifest, data.metadata, slice_, verify)
+
+
+def _fetch(jobs: list[FetchJob], data: DataRoot) -> list[FetchedFile]:
     task = stored_in(fetch_metadata_file, data.results)
     with ThreadPoolTaskRunner[Any](max_workers=_FILES_AT_A_TIME) as runner:
-        outcomes = list(run_each(runner, task, fetch_jobs(data.metadata, slice_), _FILES_AT_A_TIME))
+        fetched = run_each(runner, task, jobs, _FILES_AT_A_TIME)
+        outcomes = list(with_progress(fetched, "metadata-progress", len(jobs), "files"))
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     if errors:
         kind = TransientError if all(isinstance(error, TransientError) for error in errors) else MetadataError
         raise kind("\n".join(sorted(str(error) for error in errors)))
-    for outcome in outcomes:
-        _warn_of_moved(outcome.result)
-    return run_task(write_metadata_manifest, data.metadata, slice_, verify)
+    return [outcome.result for outcome in outcomes]
 
 
 def _warn_of_moved(fetched: FetchedFile) -> None:

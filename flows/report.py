@@ -6,15 +6,17 @@ from prefect import flow, get_run_logger
 
 from flows.program import run_program, table
 from flows.server import Api
-from tasks.layout import DatasetName, absolute
+from tasks.alone import alone
+from tasks.layout import DataRoot, DatasetName, absolute
+from tasks.report.places import places_in_root
 from tasks.report.report import ReportSummary
 from tasks.report.task import write_report_task
 from tasks.settings import ReportSettings
-from tasks.words import fails_in_words, run_task
+from tasks.words import ends_in_words, run_task
 
 
 @flow(name="report-dataset", flow_run_name="report {dataset_name} in {root}")
-@fails_in_words
+@ends_in_words
 def report_dataset(
     root: Path, dataset_name: DatasetName = "energon", report: ReportSettings = ReportSettings()
 ) -> ReportSummary:
@@ -25,7 +27,10 @@ def report_dataset(
         dataset_name: Folder of the prepared dataset in the data root.
         report: How much of the dataset the report shows.
     """
-    summary = run_task(write_report_task, absolute(root), dataset_name, report)
+    data = DataRoot(absolute(root))
+    places_in_root(data, dataset_name)
+    with alone(data.report(dataset_name).parent, "report"):
+        summary = run_task(write_report_task, data.path, dataset_name, report)
     get_run_logger().info("report in %s", summary.path)
     return summary
 

@@ -1,9 +1,11 @@
 """What came of a prepared dataset, as rows for a table: attempts to train samples, with every loss by reason."""
 
+import shlex
 from collections.abc import Iterable
 
 from flows.convert import ConvertResult
 from tasks.audit.models import AuditTotals
+from tasks.files import shown_text
 from tasks.report.report import ReportSummary
 
 Row = tuple[str, str]
@@ -22,6 +24,7 @@ def summary_rows(audit: AuditTotals, dataset: ConvertResult, report: ReportSumma
         *_losses(counts.skip_reasons),
         ("Train samples", f"{counts.train:,}"),
         ("Val samples", f"{counts.val:,}"),
+        *((f"  kept, though odd: {kind}", f"{count:,}") for kind, count in dataset.oddities.items() if count),
         ("Output tars", f"{dataset.tars:,}"),
         ("Output bytes", f"{dataset.output_bytes:,}"),
         ("Raw shards in", str(dataset.source_dir)),
@@ -36,8 +39,28 @@ def markdown_table(rows: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
+def markdown_places(dataset: ConvertResult, report: ReportSummary) -> str:
+    """Where to look next, as Markdown. Browsers open no file from a server's page: the paths are there to copy."""
+    return f"""
+Report: [{_plain(report.path.name)}]({report.path.as_uri()}), a page that opens from disk:
+
+    {report.path}
+
+All samples, to search and filter:
+
+    python -m flows.browse --dataset {shlex.quote(str(dataset.dataset_dir))}
+
+Raw shards and dataset:
+
+    {dataset.source_dir}
+    {dataset.dataset_dir}
+
+What Dask did is linked in the runs of the stages (artifacts `dask-dashboard`, `dask-report`).
+"""
+
+
 def _losses(reasons: dict[str, int]) -> list[Row]:
-    return [(f"  lost: {' '.join(reason.split())}", f"{count:,}") for reason, count in reasons.items()]
+    return [(f"  lost: {shown_text(reason)}", f"{count:,}") for reason, count in reasons.items()]
 
 
 def _share(part: int, whole: int) -> str:

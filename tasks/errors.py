@@ -13,6 +13,10 @@ class SettingsError(PipelineError):
     """A setting, or a combination of settings, that cannot be used."""
 
 
+class BusyError(PipelineError):
+    """Somebody else is at work in the same folder."""
+
+
 class MetadataError(PipelineError):
     """The metadata files are not the pinned slice."""
 

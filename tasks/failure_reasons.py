@@ -4,6 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from tasks.files import shown_text
+
 _WRAPPED = re.compile(r"<urlopen error (.*)>", re.DOTALL)
 _BRACKETED = re.compile(r"^\[[^\]]*\]\s*")
 _QUOTED = re.compile(r"(?<!\w)(['\"]).*?\1(?!\w)", re.DOTALL)
@@ -13,7 +15,7 @@ _LONGEST = 60
 def kind_of(reason: str) -> str:
     """A reason without what differs from URL to URL: ``IncompleteRead(5 bytes read)`` -> ``IncompleteRead``."""
     wrapped = _WRAPPED.fullmatch(reason.strip())
-    text = _BRACKETED.sub("", wrapped[1] if wrapped else reason)
+    text = shown_text(" ".join(_BRACKETED.sub("", wrapped[1] if wrapped else reason).split()))
     if text.startswith("HTTP Error "):
         return " ".join(text.split())[:_LONGEST]
     text = re.split(r"[(:]|\. ", _QUOTED.sub("", text), maxsplit=1)[0]

@@ -1,15 +1,20 @@
 """Files that are either whole or absent: written under another name, fsynced, then renamed."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import re
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 TEMPORARY_SUFFIX = ".partial"
+_UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
+_PASSING = {errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT}
 
 
 @contextlib.contextmanager
@@ -17,7 +22,7 @@ def atomic_file(path: Path, staging: Path | None = None) -> Iterator[BinaryIO]:
     """Open a file for writing that appears under ``path`` only when the block ends without an error.
 
     ``staging`` is the folder of the temporary file (the target's own by default); it must lie on the
-    same file system. The file's mode follows the umask. Raises OSError as the file system does.
+    same file system. The file's mode follows the umask. Raises OSError as the file system does, with the path.
     """
     folder = staging or path.parent
     folder.mkdir(parents=True, exist_ok=True)
@@ -28,11 +33,27 @@ def atomic_file(path: Path, staging: Path | None = None) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+        _rename(temporary, path)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(path)  # a failed write does not tell of which file
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
     fsync_folder(path.parent)
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    """Rename; what a file server says when it is merely busy is tried again, since a rename can be."""
+    for pause in (0.1, 0.5, 2.0):
+        try:
+            temporary.replace(path)
+            return
+        except OSError as error:
+            if error.errno not in _PASSING:
+                raise
+        time.sleep(pause)
+    temporary.replace(path)
 
 
 def fsync_folder(folder: Path) -> None:
@@ -71,6 +92,14 @@ def readable_json(value: Any) -> bytes:
 def readable_text(text: str) -> str:
     """``text`` with escapes for what UTF-8 cannot hold, such as the bytes of a name in another encoding."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def shown_text(text: str) -> str:
+    """A stranger's ``text`` as it may stand in a message: one line, with escapes for control and reordering characters.
+
+    A terminal would obey the first, and the second would make a name look like another one.
+    """
+    return _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), readable_text(text))
 
 
 def canonical_json(value: Any) -> bytes:

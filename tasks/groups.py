@@ -9,6 +9,7 @@ from prefect.logging import get_run_logger
 
 from tasks.errors import PipelineError, TransientError
 from tasks.fingerprints import NotNotedError, by_notes_alone
+from tasks.storage import spoken
 
 SHOWN = 20
 
@@ -103,7 +104,8 @@ def do_each(group: Group[Job], work: Callable[[Job], Any]) -> int:
     for job in group.jobs:
         try:
             work(job)
-        except Exception as error:
+        except Exception as caught:
+            error = spoken(caught)
             fault_of_data = isinstance(error, PipelineError) and not isinstance(error, TransientError)
             get_run_logger().error("%s failed: %s", job, error, exc_info=not isinstance(error, PipelineError))
             failures[job.name] = str(error) or type(error).__name__

@@ -2,6 +2,7 @@
 
 import os
 import re
+import struct
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 from tasks.errors import ShardError
-from tasks.files import readable_text
+from tasks.files import shown_text
 
 _OCTAL = re.compile(rb"[0-7]+").fullmatch
+_USTAR = struct.Struct("100s 24x 12s 12x 8s 1s 100x 5s 83x 155s 12x")
+"""A header block (POSIX ustar): name, size, checksum, type, magic, prefix; the checksum at 148 to 155."""
 _NO_PREFIX = bytes(155)
 
 SAMPLE_MEMBERS = ("jpg", "json", "txt")
@@ -176,7 +179,7 @@ class _Reader:
         self._trouble(message, last.name if last else None, last.offset if last else 0)
 
     def _trouble(self, message: str, member: str | None, offset: int) -> None:
-        what = readable_text(member) if member is not None else None
+        what = shown_text(member) if member is not None else None
         self.troubles.append(Trouble(message, what, offset, len(self.groups)))
 
     def _archive_end(self, file: BinaryIO, offset: int, last: "_Plain | tarfile.TarInfo | None") -> ArchiveEnd:
@@ -193,21 +196,16 @@ class _Reader:
 
 
 class _Plain(NamedTuple):
-    """A header that needs no interpretation: a regular file with a short name and an octal size."""
+    """A header that needs no interpretation: a regular file with a short name and an octal size.
+
+    ``offset_data``: where its bytes lie; ``next_header``: where the header after its padded bytes is due.
+    """
 
     name: str
     offset: int
     size: int
-
-    @property
-    def offset_data(self) -> int:
-        """Where its bytes lie."""
-        return self.offset + tarfile.BLOCKSIZE
-
-    @property
-    def next_header(self) -> int:
-        """Where the header after its padded bytes is due."""
-        return self.offset_data + self.size + -self.size % tarfile.BLOCKSIZE
+    offset_data: int
+    next_header: int
 
 
 def _plain_members(file: BinaryIO, size: int) -> Iterator[_Plain]:
@@ -215,9 +213,10 @@ def _plain_members(file: BinaryIO, size: int) -> Iterator[_Plain]:
 
     All members that img2dataset writes are plain, and tarfile takes 25 microseconds for each.
     """
+    descriptor = file.fileno()
     offset = 0
     while True:
-        member = _plain(os.pread(file.fileno(), tarfile.BLOCKSIZE, offset), offset)
+        member = _plain(os.pread(descriptor, tarfile.BLOCKSIZE, offset), offset)
         if member is None or member.next_header > size:
             return
         yield member
@@ -225,18 +224,21 @@ def _plain_members(file: BinaryIO, size: int) -> Iterator[_Plain]:
 
 
 def _plain(block: bytes, offset: int) -> _Plain | None:
-    """The member that a header block tells of; None if it is anything but a plain header with a right checksum.
-
-    Format (POSIX ustar): name 0-99, size 124-135, checksum 148-155, type 156, magic 257-262, prefix 345-499.
-    """
-    if block[156:157] not in (b"0", b"\0") or block[257:262] != b"ustar" or block[345:500] != _NO_PREFIX:
+    """The member that a header block tells of; None if it is anything but a plain header with a right checksum."""
+    if len(block) < tarfile.BLOCKSIZE:
         return None
-    name, size, checksum = block[:100].rstrip(b"\0"), block[124:136].rstrip(b"\0 "), block[148:156].rstrip(b"\0 ")
+    name, size, checksum, kind, magic, prefix = _USTAR.unpack(block)
+    if kind not in (b"0", b"\0") or magic != b"ustar" or prefix != _NO_PREFIX:
+        return None
+    name, size, checksum = name.rstrip(b"\0"), size.rstrip(b"\0 "), checksum.rstrip(b"\0 ")
     if b"\0" in name or not name or name.endswith(b"/") or not _OCTAL(size) or not _OCTAL(checksum):
         return None
     if _sum(block[:148]) + 8 * ord(" ") + _sum(block[156:334]) + _sum(block[334:]) != int(checksum, 8):
         return None
-    return _Plain(name.decode("utf-8", "surrogateescape"), offset, int(size, 8))
+    data, bytes_ = offset + tarfile.BLOCKSIZE, int(size, 8)
+    return _Plain(
+        name.decode("utf-8", "surrogateescape"), offset, bytes_, data, data + bytes_ + -bytes_ % tarfile.BLOCKSIZE
+    )
 
 
 def _sum(data: bytes) -> int:

@@ -10,6 +10,7 @@ from benchmarks.many_shards import ManyShardsCommandLine
 from benchmarks.memory import MemoryCommandLine
 from benchmarks.plan import PlanCommandLine
 from benchmarks.scale import ScaleCommandLine
+from benchmarks.viewer import ViewerBenchmarkCommandLine
 from deployments.profiles import load_profile
 from flows.check import check_dataset
 from flows.checkpoint import import_checkpoint
@@ -49,6 +50,7 @@ def test_commands_of_benchmarks_are_understood(command):
         "memory": MemoryCommandLine,
         "plan": PlanCommandLine,
         "scale": ScaleCommandLine,
+        "viewer": ViewerBenchmarkCommandLine,
     }
     _, _, module, *arguments = shlex.split(command)
     assert read_arguments(models[module.removeprefix("benchmarks.")], arguments)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tasks.audit.models import AuditTotals, Finding, ShardAudit
 from tasks.errors import GateError, ShardError
 from tasks.failure_reasons import by_kind
-from tasks.files import readable_text
+from tasks.files import shown_text
 from tasks.settings import GateSettings
 
 _SHARD_FILE = re.compile(r"(?P<shard>[0-9]+)(\.tar|\.parquet|_stats\.json)")
@@ -34,7 +34,7 @@ def shard_names(shards_dir: Path) -> tuple[list[str], list[Finding]]:
                 Finding(
                     shard="-",
                     kind="foreign_file",
-                    message=f"{readable_text(path.name)} does not belong among the shards; move it elsewhere",
+                    message=f"{shown_text(path.name)} does not belong among the shards; move it elsewhere",
                 )
             )
     if not names:

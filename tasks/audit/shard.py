@@ -9,6 +9,9 @@ from tasks.errors import TransientError
 from tasks.files import readable_text
 from tasks.raw_tar import SAMPLE_MEMBERS, Group, TarContents
 
+MOST_FINDINGS = 1_000
+"""Findings of one shard that its receipt lists: a hostile tar may give one a member."""
+
 _NO_COUNTS = {"missing_stats", "bad_stats"}
 """Findings with which the stats promise nothing that the tar could be held to."""
 
@@ -48,8 +51,16 @@ def _audit(job: AuditJob) -> ShardAudit:
         stats=stats,
         samples=sum(_is_whole(group) for group in contents.groups) if contents else 0,
         tar_bytes=job.tar.stat().st_size if contents else 0,
-        findings=tuple(findings),
+        findings=_bounded(job.shard, findings),
     )
+
+
+def _bounded(shard: str, findings: list[Finding]) -> tuple[Finding, ...]:
+    more = len(findings) - MOST_FINDINGS
+    if more <= 0:
+        return tuple(findings)
+    message = f"and {more:,} more findings, which are not listed"
+    return (*findings[:MOST_FINDINGS], Finding(shard=shard, kind="more_findings", message=message))
 
 
 def _stats(job: AuditJob) -> tuple[Stats, list[Finding]]:

@@ -6,7 +6,7 @@ from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
 from tasks.caching import ReceiptCache
 from tasks.errors import ShardError
-from tasks.groups import Group, do_each
+from tasks.groups import SHOWN, Group, do_each
 from tasks.retries import RETRIES
 from tasks.words import fails_in_words
 
@@ -29,7 +29,7 @@ def audit_shards(job: Group[AuditJob]) -> int:
 
 def _audit(job: AuditJob) -> None:
     audit = audit_shard(job)
-    for finding in audit.findings:
+    for finding in audit.findings[:SHOWN]:
         get_run_logger().error("%s", finding)
     if audit.findings:
         raise ShardError(f"{audit.findings[0]}" + _more(len(audit.findings) - 1))

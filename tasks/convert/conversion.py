@@ -10,12 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from tasks.convert.manifest import build_manifest
 from tasks.convert.models import Plan, PrepareFolder, ScanJob, ScanSummary, WriteJob, WrittenTar
+from tasks.convert.oddities import ODD_COLUMNS, count_oddities, dropped_kinds
 from tasks.convert.output_folder import check_output_folder
-from tasks.convert.plan import byte_settings, decide, make_plan, read_excluded
+from tasks.convert.plan import Array, Decision, byte_settings, decide, make_plan, read_excluded
 from tasks.convert.plan_files import read_plan, write_plan
-from tasks.convert.plan_rows import PlanRows, Scan
+from tasks.convert.plan_rows import EMITTED, PlanRows, Scan
 from tasks.convert.uids import CopiesJob, UidsInMemory, UidsOnDisk
 from tasks.errors import PipelineError, PlanError, ShardError
 from tasks.files import remove_leftovers, write_json
@@ -31,8 +34,8 @@ class Conversion:
     """The conversion of the raw tars in ``source_dir`` into the dataset in ``dataset_dir``.
 
     ``audit_dir``: where the audit keeps its indexes, if there was one. Creating it checks everything that can
-    be checked without reading a sample; raises SettingsError, ShardError or PlanError. ``plan_in_memory``: up to so
-    many samples, copies are searched in this process.
+    be checked without reading a sample, and writes nothing; raises SettingsError, ShardError or PlanError.
+    ``plan_in_memory``: up to so many samples, copies are searched in this process.
     """
 
     source_dir: Path
@@ -52,12 +55,15 @@ class Conversion:
         self.tars = list_raw_tars(self.source_dir)
         self.byte_settings = byte_settings(self.settings, self.excluded)
         self._check_output_folder()
-        remove_leftovers(self.dataset_dir)
 
     @cached_property
     def folder(self) -> PrepareFolder:
         """The dataset's ``.prepare`` folder."""
         return PrepareFolder(dataset_dir=self.dataset_dir)
+
+    def clean_up(self) -> None:
+        """Remove what a killed conversion left half written; only its one writer may."""
+        remove_leftovers(self.dataset_dir)
 
     def look_up_scans(self, task_runs: int) -> int:
         """Take note of scans that receipts tell of (see tasks/groups.py); returns how many tars are left."""
@@ -118,7 +124,8 @@ class Conversion:
         decision = decide(scans, rows, self.settings.maximum_samples)
         if not decision.reached and len(scans) < len(self.tars):
             self._refuse_missing_scan(self.tars[len(scans)])
-        plan = make_plan(scans, decision, self.byte_settings, len(self.tars))
+        made = make_plan(scans, decision, self.byte_settings, len(self.tars))
+        plan = made.model_copy(update={"oddities": count_oddities(_emitted(scans, decision))})
         existing = read_plan(self.folder)
         if existing is not None and existing.identity != plan.identity:
             raise PlanError(f"{self.dataset_dir} belongs to another plan; use another dataset_name (or output_dir)")
@@ -166,7 +173,7 @@ class Conversion:
     def _scans(self, done: list[ScanSummary]) -> list[Scan]:
         jobs = [self._scan_job(tar) for tar in self.tars[: len(done)]]
         return [
-            Scan(summary, job.indexes().fingerprint(job.tar), job.table_path)
+            Scan(summary, job.indexes().fingerprint(job.tar), job.table_path, dropped_kinds(self.settings))
             for summary, job in zip(done, jobs, strict=True)
         ]
 
@@ -195,3 +202,10 @@ class Conversion:
             self.folder.fingerprints().forget()
             hashes.forget()
             hashes.keep_notes()
+
+
+def _emitted(scans: list[Scan], decision: Decision) -> Iterator[tuple[pa.Table, Array]]:
+    """For each opened shard what makes a sample odd, and which samples are emitted."""
+    for scan, shard in zip(scans[: decision.opened], decision.shards(), strict=True):
+        emitted = decision.code[shard] == EMITTED
+        yield scan.read(ODD_COLUMNS).slice(0, len(emitted)), emitted

@@ -1,6 +1,7 @@
 """Whether bytes are a JPEG that decodes to its end."""
 
 import io
+import os
 import warnings
 from dataclasses import dataclass
 
@@ -10,6 +11,10 @@ from tasks.errors import PipelineError
 
 MAX_PIXELS = 178_956_970
 """Pixels above which Pillow calls a picture a decompression bomb (twice its MAX_IMAGE_PIXELS)."""
+
+# A progressive file makes libjpeg hold all coefficients of the size that it claims, which may be a GB for a file of
+# 2 kB. libjpeg reads this variable whenever it opens a file, and refuses what needs more.
+os.environ.setdefault("JPEGMEM", "640M")
 
 # Below that Pillow only warns, and so the picture counts.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)

@@ -12,7 +12,7 @@ from tasks.shard_index import ShardIndexes
 CONTRACT_VERSION = 1
 """Raised only when the bytes of output tars would change."""
 
-SCAN_VERSION = 2
+SCAN_VERSION = 3
 WRITE_VERSION = 1
 
 Split = Literal["train", "val"]
@@ -179,6 +179,10 @@ class Counts(_Value):
     skipped: int
     skip_reasons: dict[str, int]
 
+    def in_words(self) -> str:
+        """What became of the samples, in a line."""
+        return f"{self.train:,} train, {self.val:,} val, {self.skipped:,} rejected"
+
 
 class ShardCounts(_Value):
     """One opened raw tar's share: ``inputs == outputs + rejects``."""
@@ -201,6 +205,8 @@ class Plan(_Value):
     shards: tuple[ShardCounts, ...]
     counts: Counts
     tars: tuple[PlannedTar, ...]
+    oddities: dict[str, int] = {}
+    """Emitted samples that are odd (see tasks/convert/oddities.py), by kind; no part of the identity."""
 
 
 class WriteJob(_Value):

@@ -38,9 +38,9 @@ def _difference(folder: PrepareFolder, byte_settings: dict[str, Any], available:
         return None
     if plan.contract_version != CONTRACT_VERSION:
         return f"it was made under contract version {plan.contract_version}, this is {CONTRACT_VERSION}"
-    for name, value in byte_settings.items():
-        if plan.settings.get(name) != value:
-            return f"{name} is {value!r}, was {plan.settings.get(name)!r}"
+    for name in [*byte_settings, *(plan.settings.keys() - byte_settings.keys())]:
+        if plan.settings.get(name) != byte_settings.get(name):
+            return f"{name} is {byte_settings.get(name)!r}, was {plan.settings.get(name)!r}"
     for was in plan.opened:
         now = next(available, None)
         if now is None:

@@ -117,7 +117,10 @@ def make_plan(scans: Sequence[Scan], decision: Decision, settings: dict[str, Any
 
 
 def byte_settings(settings: ConvertSettings, excluded: frozenset[str]) -> dict[str, Any]:
-    """The settings that change tar bytes; the exclusion list by its content."""
+    """The settings that change tar bytes; the exclusion list by its content.
+
+    What drops odd samples is named only where it is on, so that plans from before there was such a setting stand.
+    """
     names = {
         "prompt",
         "max_samples_per_tar",
@@ -126,6 +129,8 @@ def byte_settings(settings: ConvertSettings, excluded: frozenset[str]) -> dict[s
         "source_dataset",
         "source_revision",
     }
+    dropping = {"drop_chat_markers", "drop_extreme_aspect_ratios"}
+    names |= {name for name in dropping if getattr(settings, name)}
     listed = hashlib.sha256("\n".join(sorted(excluded)).encode()).hexdigest() if excluded else None
     return settings.model_dump(mode="json", include=names) | {"excluded_uids_sha256": listed}
 

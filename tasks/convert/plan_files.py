@@ -73,12 +73,37 @@ def _known_plan(folder: PrepareFolder, state: tuple[int, int, int]) -> tuple[Pla
 
 
 def read_samples(folder: PrepareFolder, tar: PlannedTar) -> pa.Table:
-    """The samples of one output tar, in order, with the raw tar that each comes from."""
-    return pq.ParquetFile(folder.samples).read_row_group(tar.row_group)
+    """The samples of one output tar, in order, with the raw tar that each comes from.
+
+    Raises PlanError if they cannot be read.
+    """
+    try:
+        return pq.ParquetFile(folder.samples, page_checksum_verification=True).read_row_group(tar.row_group)
+    except (pa.ArrowException, OSError) as error:
+        raise PlanError(
+            f"{folder.samples} cannot be read: {error}; start the conversion again: it writes the plan anew"
+        ) from None
+
+
+def reject_kinds(folder: PrepareFolder) -> list[dict[str, str | int]]:
+    """A row for each reason and cause of rejects: how many samples, and the first of them; most frequent first."""
+    rejects = pq.read_table(folder.rejects).group_by(["reason", "cause"], use_threads=False)
+    kinds = rejects.aggregate([([], "count_all"), ("raw_tar", "first"), ("key", "first")]).to_pylist()
+    rows = [
+        {
+            "reason": kind["reason"],
+            "cause": kind["cause"] or "",
+            "samples": kind["count_all"],
+            "for example": f"{kind['key_first'].decode('utf-8', 'backslashreplace')} in {kind['raw_tar_first']}",
+        }
+        for kind in kinds
+    ]
+    return sorted(rows, key=lambda row: -row["samples"])
 
 
 def _write_samples(path: Path, plan: Plan, decision: Decision, opened: Opened) -> None:
-    with atomic_file(path) as file, pq.ParquetWriter(file, _SAMPLES, use_dictionary=["raw_tar"]) as writer:
+    options = {"use_dictionary": ["raw_tar"], "write_page_checksum": True}
+    with atomic_file(path) as file, pq.ParquetWriter(file, _SAMPLES, **options) as writer:
         for value, split in enumerate(SPLITS):
             tables = _samples(decision, opened, value)
             for group in _cut(tables, [tar.samples for tar in plan.tars if tar.split == split]):

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks.convert.models import ScanSummary
+from tasks.convert.oddities import ODD_COLUMNS, leave_out
 from tasks.convert.uids import Bools, Numbers, Uids, uid_numbers
 from tasks.fingerprints import Fingerprint
 
@@ -27,10 +28,14 @@ class Scan:
     summary: ScanSummary
     fingerprint: Fingerprint
     table_path: Path
+    dropped: frozenset[str] = frozenset()
+    """Kinds of odd samples that have a reject reason (see tasks/convert/oddities.py)."""
 
     def read(self, columns: list[str]) -> pa.Table:
         """Columns of its table."""
-        return pq.ParquetFile(self.table_path).read(columns=columns, use_threads=False)
+        wanted = list(dict.fromkeys([*columns, *(ODD_COLUMNS if self.dropped else [])]))
+        table = pq.ParquetFile(self.table_path).read(columns=wanted, use_threads=False)
+        return leave_out(table, self.dropped).select(columns)
 
 
 class PlanRows:

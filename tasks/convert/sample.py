@@ -17,6 +17,9 @@ EMPTY_CAPTION = "empty_caption"
 _WHOLE = frozenset(SAMPLE_MEMBERS)
 uid_pattern = re.compile(r"[0-9a-f]{32}")
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_CHAT_MARKER = re.compile(r"<\|[A-Za-z0-9_]+\|>|<(?:image|video|audio)>")
+"""Special tokens in the form that Qwen, Llama and others give them, and the placeholders of media."""
+
 _MAX_DEPTH = 800
 """Nesting that every stack can hold: Python's own limit depends on how deep the caller is."""
 
@@ -37,6 +40,7 @@ class Verdict:
     caption_characters: int | None = None
     width: int | None = None
     height: int | None = None
+    chat_marker: bool | None = None
 
 
 def judge_members(extensions: Set[str]) -> Verdict | None:
@@ -74,6 +78,7 @@ def _with_picture(uid: str, caption: str, picture: JpegVerdict) -> Verdict:
         caption_characters=len(caption),
         width=picture.width,
         height=picture.height,
+        chat_marker=_CHAT_MARKER.search(caption) is not None,
     )
 
 

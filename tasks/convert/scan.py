@@ -11,7 +11,7 @@ import xxhash
 from tasks.convert.models import ScanJob, ScanSummary
 from tasks.convert.sample import Verdict, judge, judge_members, split_hash
 from tasks.errors import TransientError
-from tasks.files import atomic_file, readable_text
+from tasks.files import atomic_file, shown_text
 from tasks.raw_tar import SAMPLE_MEMBERS, Group, TarContents, read_ranges
 
 _RANGE_COLUMNS = [f"{name}_{part}" for name in SAMPLE_MEMBERS for part in ("offset", "size")]
@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
         ("caption_characters", pa.int64()),
         ("width", pa.int32()),
         ("height", pa.int32()),
+        ("chat_marker", pa.bool_()),
         ("split_hash", pa.uint64()),
         *[(name, pa.int64()) for name in _RANGE_COLUMNS],
         ("digest", pa.binary(16)),
@@ -80,7 +81,7 @@ def _row(file: BinaryIO, group: Group) -> tuple[Any, ...]:
 def _readable(verdict: Verdict) -> dict[str, Any]:
     values = dict(vars(verdict))
     if verdict.cause is not None:
-        values["cause"] = readable_text(verdict.cause)
+        values["cause"] = shown_text(verdict.cause)
     return values
 
 

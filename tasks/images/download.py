@@ -21,14 +21,17 @@ from tasks.images.completion import (
 )
 from tasks.images.environment import DownloaderEnvironment
 from tasks.images.identity import DownloadInput, claim, identity
-from tasks.images.one_writer import one_writer
 from tasks.images.process import end_leftovers
 from tasks.images.retry import finish_swap, retry
 from tasks.images.supervise import Observer, fetch
 from tasks.images.totals import DownloadTotals, add_up
 from tasks.layout import DataRoot
+from tasks.one_writer import one_writer
 from tasks.receipts import Receipt, read_receipt
 from tasks.settings import DownloadSettings
+
+FOUND_DONE_SECONDS = 5.0
+"""A run for another dataset of the root that finds its download finished is gone by then: no reason to fail."""
 
 
 class DownloadSummary(BaseModel):
@@ -42,6 +45,12 @@ class DownloadSummary(BaseModel):
     new_shards: int
     improved_shards: int = 0
     totals: DownloadTotals
+
+    def in_words(self) -> str:
+        """What there is now, in a line."""
+        share = f"{self.totals.successes:,} of {self.totals.attempts:,} URLs gave a picture"
+        improved = f", {self.improved_shards} improved" if self.improved_shards else ""
+        return f"{self.totals.shards} shards ({self.new_shards} new{improved}), {share}"
 
 
 def shards_left(root: DataRoot, source: DownloadInput, settings: DownloadSettings) -> list[ShardState]:
@@ -63,11 +72,12 @@ def download_shards(
     ``environment`` is asked for only if there is something to download. ``retry_failed`` fetches shards again
     whose failures were mostly transient, and keeps the better result of each.
 
-    Raises DownloadError if another download is at work in ``root``, if ``root`` holds another download's shards
-    or foreign files, if the download is in trouble, or if shards are left that do not come.
+    Raises BusyError if another download is at work in ``root``, DownloadError if ``root`` holds another download's
+    shards or foreign files, if the download is in trouble, or if shards are left that do not come.
     """
-    with one_writer(root.download) as note:
-        observer = observer.also(note.touch)
+    with one_writer(
+        root.download, "download", root.path, run=observer.run, warn=observer.warn, patience=FOUND_DONE_SECONDS
+    ):
         end_leftovers(MARK, mark(root.shards))
         work = identity(source, settings)
         claim(root, work)

@@ -18,8 +18,8 @@ import uv
 from tasks.errors import DownloadError
 from tasks.files import write_json
 from tasks.images.interpreters import find_python
-from tasks.images.locks import exclusive
 from tasks.layout import DataRoot
+from tasks.locks import exclusive
 from tasks.settings import DownloadSettings
 
 LOCK = Path(__file__).with_name("downloader-current.txt")

@@ -4,7 +4,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.errors import DownloadError
@@ -30,20 +30,12 @@ logger = logging.getLogger(__name__)
 class Observer:
     """Who is told: of the progress every few seconds, and of trouble that does not stop the download.
 
-    An exception from ``on_progress`` ends the download.
+    An exception from ``on_progress`` ends the download. ``run`` is the flow run's name, if there is one.
     """
 
     on_progress: Callable[[Progress], None] = lambda _: None
     warn: Callable[[str], None] = logger.warning
-
-    def also(self, act: Callable[[], None]) -> "Observer":
-        """The same, with ``act`` done at each look."""
-
-        def both(progress: Progress) -> None:
-            act()
-            self.on_progress(progress)
-
-        return replace(self, on_progress=both)
+    run: str | None = None
 
 
 def fetch(job: DownloadJob, shards: list[ExpectedShard], observer: Observer) -> None:

@@ -19,6 +19,7 @@ from tasks.settings import Finding
 STAGE_VERSION = 1
 LOOK_NAME = "metadata-look.json"
 BATCH_ROWS = 100_000
+_COLUMNS = ["uid", "url", "text", "face_bboxes"]
 HOST = r"^(?i:https?)://(?:[^/?#]*@)?(?P<host>\[[^\]]*\]|[^/?#:\\]*)"
 
 MEANINGS: dict[Finding, str] = {
@@ -103,8 +104,11 @@ def refuse_findings(look: MetadataLook, accepted: Collection[Finding]) -> None:
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     try:
         with pq.ParquetFile(path) as file:
-            yield from file.iter_batches(BATCH_ROWS, columns=["uid", "url", "text", "face_bboxes"])
-    except (pa.ArrowException, OSError) as error:
+            if missing := [name for name in _COLUMNS if name not in file.schema_arrow.names]:
+                raise MetadataError(f"{path} cannot be read: it has no column {', '.join(missing)}")
+            yield from file.iter_batches(BATCH_ROWS, columns=_COLUMNS)
+    # ValueError: a damaged footer may hold names that are not UTF-8.
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise MetadataError(f"{path} cannot be read: {error}") from None
 
 

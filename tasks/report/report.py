@@ -8,7 +8,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict
 
 from tasks.files import write_bytes
-from tasks.report.cards import Card, Looks, cards, choose, choose_by_split, choose_rejects, look_at
+from tasks.report.cards import Card, Looks, Watch, cards, choose, choose_by_split, choose_rejects, look_at
 from tasks.report.catalogue import Catalogue, read_catalogue
 from tasks.report.facts import Facts, gather_facts, median, share
 from tasks.report.funnel import funnel, shard_stats
@@ -26,6 +26,10 @@ _ODD = {
     "uniform": "near-uniform (hardly any detail)",
     "banded": "flat grey band at the bottom (a cut file that a decoder filled)",
     "undecodable": "cannot be decoded any more",
+}
+_ODDITIES = {
+    "extreme_aspect_ratio": "one side more than 200 times the other (Qwen's processors refuse it)",
+    "chat_marker": "caption with a chat marker, such as <|im_end|> or <image>",
 }
 _SECTIONS = {
     "funnel": "From URLs to samples",
@@ -51,13 +55,23 @@ class ReportSummary(BaseModel):
     odd_pictures: dict[str, int]
     samples_with_repeated_source: int
 
+    def in_words(self) -> str:
+        """What was looked at, in a line."""
+        odd = ", ".join(f"{count:,} {kind}" for kind, count in self.odd_pictures.items()) or "none"
+        return f"{self.samples:,} samples, {self.pictures_looked_at:,} pictures looked at; odd ones: {odd}"
 
-def write_report(places: Places, target: Path, settings: ReportSettings) -> ReportSummary:
-    """Write the report of a dataset to ``target``. Raises DatasetError if its tables are missing or disagree."""
+
+def write_report(
+    places: Places, target: Path, settings: ReportSettings, watch: Watch = lambda samples, _: samples
+) -> ReportSummary:
+    """Write the report of a dataset to ``target``; ``watch`` sees the pictures pass that are looked at.
+
+    Raises DatasetError if its tables are missing or disagree.
+    """
     catalogue = read_catalogue(places)
     facts = gather_facts(catalogue)
     sample = choose(facts.rows, settings.pictures_looked_at, settings.seed)
-    looks = look_at(catalogue, sample, _EXAMPLES)
+    looks = look_at(catalogue, sample, _EXAMPLES, watch)
     write_bytes(
         target,
         self_contained(
@@ -66,7 +80,7 @@ def write_report(places: Places, target: Path, settings: ReportSettings) -> Repo
             "report.js",
             **_about(places, catalogue, facts),
             **_plots(places, facts),
-            **_pictures(catalogue, facts, looks, settings),
+            **_pictures(places, catalogue, facts, looks, settings),
         ),
     )
     return ReportSummary(
@@ -157,7 +171,9 @@ def _markup(plots: list[tuple[str, str]]) -> list[tuple[str, Markup]]:
     return [(title, Markup(plot)) for title, plot in plots]  # SVG of our own making, escaped by its writer
 
 
-def _pictures(catalogue: Catalogue, facts: Facts, looks: Looks, settings: ReportSettings) -> dict[str, Any]:
+def _pictures(
+    places: Places, catalogue: Catalogue, facts: Facts, looks: Looks, settings: ReportSettings
+) -> dict[str, Any]:
     rejects = cards(catalogue, choose_rejects(catalogue, settings.reject_sheet, settings.seed))
     notes = {one.row: f"{one.samples:,} times" for one in facts.repeated[:_EXAMPLES]}
     odd_notes = {row: f"stored unturned; its file said: {kind}" for row, kind in facts.rotated_rows[:_EXAMPLES]}
@@ -166,13 +182,23 @@ def _pictures(catalogue: Catalogue, facts: Facts, looks: Looks, settings: Report
         "settings": settings,
         "repeated": cards(catalogue, notes, notes),
         "odd": _by_note(cards(catalogue, sorted(odd_notes), odd_notes)),
-        "looks": _looks(facts, looks),
+        "looks": [*_looks(facts, looks), *_oddities(places, facts)],
         "looks_scope": f"{looks.looked_at:,} of {len(facts.rows):,} pictures of the dataset, chosen by chance, "
         "were decoded and looked at; examples are shown below.",
         "samples": cards(catalogue, choose_by_split(catalogue, settings.contact_sheet, settings.seed)),
         "rejects": rejects,
         "reject_reasons": sorted({card.reason for card in rejects}),
     }
+
+
+def _oddities(places: Places, facts: Facts) -> list[tuple[str, int, str, str]]:
+    """What the plan counted among the samples that it emitted."""
+    counts, every = read_json(places.plan).get("oddities", {}), len(facts.rows)
+    return [
+        (words, counts[kind], share(counts[kind], every), f"of all {every:,}")
+        for kind, words in _ODDITIES.items()
+        if kind in counts
+    ]
 
 
 def _by_note(odd: list[Card]) -> list[Card]:

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from flows.audit import audit_download
 from flows.convert import convert_dataset
 from tasks.errors import GateError
 from tasks.settings import ConvertSettings, GateSettings
+from tasks.status.overview import look
 from tests.golden import EXPECTED, copy_shards, settings_of
 
 CASE = EXPECTED["golden+defects"]["small_tars"]
@@ -96,6 +99,8 @@ def test_too_few_samples_keeps_the_tars_and_indexes_nothing(raw, tmp_path):
     assert state.is_failed() and "minimum_train_samples" in state.message
     assert json.loads((out / "manifest.json").read_bytes())["accepted"] is False
     assert (out / "train-shard-000000.tar").exists() and not (out / ".nv-meta").exists()
+    stopped = next(stage for stage in look(tmp_path, "out").stages if stage.stage == "index")
+    assert stopped.state == "failed" and stopped.why[0] == state.message
 
     tars = {path.name: path.stat().st_mtime_ns for path in out.glob("*.tar")}
     convert_dataset(raw, out, convert=ConvertSettings(minimum_train_samples=100))
@@ -119,6 +124,8 @@ def test_audit_fails_with_every_finding_and_conversion_uses_its_index(tmp_path):
     assert state.is_failed()
     for part in ("00000001_stats.json", "000000030015", "000000030017", "expected_shards is 4"):
         assert part in state.message
+    told = next(stage for stage in look(tmp_path, "energon").stages if stage.stage == "audit")
+    assert told.state == "failed" and told.why[0] == state.message
     assert task_states(str(shards))["audit-00000001"] == "Failed"
     assert task_states(str(shards))["audit-00000000"] == "Completed"
 
@@ -139,13 +146,19 @@ def test_changed_raw_shard_is_audited_again(tmp_path):
 def test_progress_and_tables_are_shown_in_the_ui(raw, tmp_path):
     with pytest.raises(GateError):
         audit_download(raw, tmp_path / "audit", cluster=cluster(tmp_path, 2))
-    convert_dataset(raw, tmp_path / "shown", tmp_path / "audit", settings_of(CASE), cluster(tmp_path, 2))
+    converted = (raw, tmp_path / "shown", tmp_path / "audit", settings_of(CASE), cluster(tmp_path, 2))
+    state = convert_dataset(*converted, return_state=True)
+    counts = CASE["counts"]
+    assert f"{counts['train']} train, {counts['val']} val, {counts['skipped']} rejected" in state.message
     with get_client(sync_client=True) as client:
         newest = {a.key: a for a in reversed(client.read_artifacts(sort=ArtifactSort.CREATED_DESC))}
-    for key in ("audit-progress", "scan-progress", "write-progress"):
+    for key in ("audit-progress", "scan-progress", "write-progress", "index-progress"):
         assert newest[key].data == 100.0
         assert "a minute" in newest[key].description
-    reasons = {row["reason"]: row["samples"] for row in json.loads(newest["reject-reasons"].data)}
+    rejects = json.loads(newest["reject-reasons"].data)
+    reasons = Counter(reason for row in rejects for reason in row["samples"] * [row["reason"]])
     assert reasons == CASE["counts"]["skip_reasons"]
+    assert all(re.fullmatch(r"\d+ in 0000000\d\.tar", row["for example"]) for row in rejects)
+    assert len(json.loads(newest["output-tars"].data)) == len(CASE["output_shards"])
     assert "HTTP Error 404: Not Found" in newest["failure-reasons"].data
     assert len(json.loads(newest["raw-shards"].data)) == 4

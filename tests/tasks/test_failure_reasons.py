@@ -37,3 +37,7 @@ def test_kinds_come_by_frequency_then_name_whatever_the_order_of_the_reasons():
 
 def test_reasons_that_run_on_are_cut():
     assert len(kind_of("x" * 10_000)) <= 60
+
+
+def test_reason_of_a_hostile_server_commands_no_terminal() -> None:
+    assert kind_of("HTTP Error 404: \x1b]0;x\x07Not\r\nFound") == "HTTP Error 404: \\x1b]0;x\\x07Not Found"

@@ -13,6 +13,7 @@ from tasks.files import (
     readable_text,
     remove_leftovers,
     sha256_of,
+    shown_text,
     write_bytes,
     write_json,
 )
@@ -97,3 +98,17 @@ def test_texts_that_are_no_unicode_can_be_written(tmp_path):
 def test_sha256_of_a_file(tmp_path):
     write_bytes(tmp_path / "file", b"abc")
     assert sha256_of(tmp_path / "file") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("caf\u00e9 \u5b57", "caf\u00e9 \u5b57"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("two\r\nlines\u2028", "two\\r\\nlines\\u2028"),
+        ("exe.\u202egpj", "exe.\\u202egpj"),
+        ("caf\udce9", "caf\\udce9"),
+    ],
+)
+def test_a_strangers_text_in_a_message_neither_commands_a_terminal_nor_breaks_the_line(text, shown):
+    assert shown_text(text) == shown

@@ -55,10 +55,10 @@ def test_failing_shard_is_named_and_the_others_finish():
 
 def test_retry_does_only_what_is_unfinished():
     jobs = (Job("a"), Job("b", [OSError(5, "Input/output error"), TransientError("busy")]), Job("c"))
-    for said in ("b: [Errno 5] Input/output error", "b: busy"):
+    for said in ("b: a file: the storage could not read or write it", "b: busy"):
         with pytest.raises(TransientGroupError) as error:
             do_each(Group(jobs), Job.work)
-        assert str(error.value) == said
+        assert str(error.value).startswith(said)
     assert do_each(Group(jobs), Job.work) == 3
     assert [job.done for job in jobs] == [1, 1, 1]
 

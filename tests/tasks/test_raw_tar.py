@@ -273,3 +273,8 @@ def test_hostile_headers_never_crash_the_reader_and_tarfile_alone_sees_the_same(
         with monkeypatch.context() as patch:
             patch.setattr(raw_tar, "_plain_members", lambda file, size: [])
             assert contents_of(hostile) == plainly
+
+
+def test_a_name_in_a_trouble_commands_no_terminal(contents_of):
+    (trouble,) = contents_of([("\x1b[2J\u202eevil", b"")]).troubles
+    assert trouble.member == "\\x1b[2J\\u202eevil"

@@ -16,6 +16,9 @@ from typing import Any
 
 from PIL import Image
 
+MARKERS = ("<|im_end|>", "<|im_start|>", "<|vision_start|>", "<image>", "<video>")
+"""Those chat markers that the tests use."""
+
 
 class BrokenTar(Exception):
     """A tar that stops the conversion: its name and the member at fault."""
@@ -54,6 +57,8 @@ def convert(
     excluded: frozenset[str] = frozenset(),
     dataset: str = "mlfoundations/datacomp_1b",
     revision: str = "086ebeee20d4cc3b3e7c05ae703fcf278ae3a759",
+    drop_chat_markers: bool = False,
+    drop_extreme_aspect_ratios: bool = False,
 ) -> Reference:
     """Convert the tars of ``source``. Raises BrokenTar."""
     result, emitted = Reference(), set[str]()
@@ -64,6 +69,10 @@ def convert(
         for key, members in samples_of(path):
             result.inputs += 1
             record, reason = judge(key, members, emitted, excluded)
+            if not reason and drop_chat_markers and any(m in members["txt"].decode() for m in MARKERS):
+                reason = "chat_marker"
+            if not reason and drop_extreme_aspect_ratios and is_extreme(members["jpg"]):
+                reason = "extreme_aspect_ratio"
             if reason:
                 result.rejects.append((path.name, reason))
                 continue
@@ -153,6 +162,12 @@ def decodes(jpg: bytes) -> bool:
     except Exception:
         return False
     return True
+
+
+def is_extreme(jpg: bytes) -> bool:
+    """Whether a side is more than 200 times the other."""
+    with Image.open(io.BytesIO(jpg)) as image:
+        return max(image.size) > 200 * min(image.size)
 
 
 def conversation_of(record: dict[str, Any], caption: str, prompt: str, dataset: str, revision: str) -> bytes:

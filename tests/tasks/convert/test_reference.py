@@ -50,6 +50,23 @@ def test_every_defect_by_itself(tmp_path):
     assert {"invalid_sample", "empty_caption", "missing_jpg_json", "unexpected_JPG_zip", "unexpected_"} <= set(reasons)
 
 
+@pytest.mark.parametrize(("markers", "aspects"), [(True, False), (False, True), (True, True)])
+def test_odd_samples_are_left_out_where_a_setting_says_so_and_a_later_good_copy_is_not(tmp_path, markers, aspects):
+    samples = []
+    for number, name in enumerate(DEFECTS):
+        samples += [DEFECTS[name](f"{number:06d}a", number), DEFECTS["good"](f"{number:06d}b", number)]
+    write_shard(tmp_path / "raw", 0, samples)
+    dropping = {"drop_chat_markers": markers, "drop_extreme_aspect_ratios": aspects}
+    expected = compare(tmp_path / "raw", tmp_path / "out", max_samples_per_tar=20, **dropping)
+    reasons = expected.counts["skip_reasons"]
+    assert reasons.get("chat_marker", 0) == (2 if markers else 0)
+    assert reasons.get("extreme_aspect_ratio", 0) == (2 if aspects else 0)
+    causes = pq.read_table(tmp_path / "out" / ".prepare" / "rejects.parquet").to_pylist()
+    told = {row["reason"]: row["cause"] for row in causes}
+    assert not markers or told["chat_marker"] == "the caption holds a chat marker"
+    assert not aspects or "200 times" in told["extreme_aspect_ratio"]
+
+
 @pytest.mark.parametrize("seed", range(36))
 def test_random_shards_and_settings(tmp_path, seed):
     random_shards(tmp_path / "raw", seed)

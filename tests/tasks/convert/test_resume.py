@@ -198,6 +198,23 @@ def test_a_job_of_an_older_plan_is_refused(raw, out):
         write_tar(job)
 
 
+@pytest.mark.parametrize("harm", ["delete", "cut", "flip"])
+def test_a_plan_that_is_harmed_before_its_tars_are_written_is_named_and_made_anew(raw, out, tmp_path, harm):
+    conversion = Conversion(raw, out, None, SETTINGS)
+    plan = scan_and_plan(conversion)
+    path = conversion.folder.samples
+    data = path.read_bytes()
+    if harm == "delete":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-100] if harm == "cut" else data[:80] + bytes([data[80] ^ 1]) + data[81:])
+    with pytest.raises(PlanError, match=r"plan\.parquet cannot be read: .*; start the conversion again"):
+        write_all(conversion, plan)
+    convert(raw, out, SETTINGS)
+    convert(raw, tmp_path / "fresh", SETTINGS)
+    assert content(out) == content(tmp_path / "fresh")
+
+
 def test_no_manifest_is_written_while_a_tar_is_missing(raw, out):
     conversion = Conversion(raw, out, None, SETTINGS)
     plan = scan_and_plan(conversion)

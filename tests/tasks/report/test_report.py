@@ -56,6 +56,7 @@ def test_odd_pictures_are_counted_and_their_scope_is_stated(page):
     assert "56 of 56 pictures of the dataset" in text
     assert "flat grey band at the bottom (a cut file that a decoder filled) 1 1.8% of 56 looked at" in text
     assert "stored unturned, against the file's EXIF 1 1.8% of all 56" in text
+    assert "caption with a chat marker, such as <|im_end|> or <image> 0 0.0% of all 56" in text
 
 
 def test_nothing_is_loaded_from_elsewhere_and_hashes_of_the_policy_hold(page):

@@ -1,0 +1,75 @@
+"""What is odd about a sound sample: always counted, and left out where a setting says so.
+
+Chat markers: a caption that holds what a chat template or a tokenizer reads as a command of its own (``<|im_end|>``,
+``<image>``) would end turns or ask for pictures in the middle of a training text. Extreme aspect ratios: the image
+processors of Qwen's VL models refuse a picture whose sides differ by more than 200:1 (``smart_resize`` in
+transformers), so that a training would stop there.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.settings import ConvertSettings
+
+CHAT_MARKER = "chat_marker"
+EXTREME_ASPECT_RATIO = "extreme_aspect_ratio"
+"""The reject reasons, and the names under which samples are counted that stay."""
+
+LARGEST_ASPECT_RATIO = 200
+
+_CAUSES = {
+    CHAT_MARKER: "the caption holds a chat marker",
+    EXTREME_ASPECT_RATIO: f"one side of the image is more than {LARGEST_ASPECT_RATIO} times the other",
+}
+
+
+ODD_COLUMNS = ["before_uid", "after_uid", "cause", "width", "height", "chat_marker"]
+"""The columns of a scan table on which all here rests."""
+
+Array = npt.NDArray[Any]
+
+
+def dropped_kinds(settings: ConvertSettings) -> frozenset[str]:
+    """The kinds that a setting drops."""
+    wanted = {CHAT_MARKER: settings.drop_chat_markers, EXTREME_ASPECT_RATIO: settings.drop_extreme_aspect_ratios}
+    return frozenset(kind for kind, drop in wanted.items() if drop)
+
+
+def count_oddities(shards: Iterable[tuple[pa.Table, Array]]) -> dict[str, int]:
+    """How many emitted samples are odd, by kind; a sample may be of both.
+
+    ``shards``: of each, ODD_COLUMNS of its scan table, and which rows are emitted.
+    """
+    counts = dict.fromkeys(_CAUSES, 0)
+    for table, emitted in shards:
+        for kind, odd in _odd(table).items():
+            counts[kind] += int(np.count_nonzero(odd & emitted))
+    return counts
+
+
+def leave_out(table: pa.Table, dropped: frozenset[str]) -> pa.Table:
+    """A scan table in which sound samples of the kinds that are to be dropped have a reject reason and its cause."""
+    for kind in (kind for kind in _CAUSES if kind in dropped):
+        sound = pc.and_(table.column("before_uid").is_null(), table.column("after_uid").is_null())
+        where = pc.and_(sound, pa.chunked_array([pa.array(_odd(table)[kind])]))
+        table = _filled(_filled(table, "after_uid", where, kind), "cause", where, _CAUSES[kind])
+    return table
+
+
+def _odd(table: pa.Table) -> dict[str, Array]:
+    """For each kind, which rows of a scan table are odd."""
+    width, height = (pc.fill_null(table.column(name), 0).to_numpy().astype(np.int64) for name in ("width", "height"))
+    short, long = np.minimum(width, height), np.maximum(width, height)
+    marked = pc.fill_null(table.column("chat_marker"), False).to_numpy()
+    return {CHAT_MARKER: marked, EXTREME_ASPECT_RATIO: long > LARGEST_ASPECT_RATIO * short}
+
+
+def _filled(table: pa.Table, name: str, where: pa.ChunkedArray, value: str) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    column = pc.if_else(where, pa.scalar(value, pa.string()), table.column(name))
+    return table.set_column(place, table.schema.field(place), column)

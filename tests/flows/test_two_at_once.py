@@ -1,0 +1,73 @@
+"""Two runs at once: who writes into one folder stops at once, who works beside another one does not notice."""
+
+import os
+from pathlib import Path
+
+import pytest
+from prefect.client.schemas.objects import State
+
+from flows.audit import audit_download
+from flows.convert import convert_dataset
+from flows.metadata import download_metadata
+from flows.report import report_dataset
+from tasks.one_writer import NOTE, one_writer
+from tests.golden import EXPECTED, copy_shards, settings_of
+
+CASE = EXPECTED["golden"]["small_tars"]
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+@pytest.fixture(scope="module")
+def root(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data root with raw shards and a dataset that was converted while others were at work in the root."""
+    root = tmp_path_factory.mktemp("root")
+    shards = copy_shards("golden", root / "raw" / "shards")
+    audit, other = root / "raw" / "audit", root / "other" / ".prepare"
+    with one_writer(audit, "audit"), one_writer(other, "conversion"), one_writer(root / "raw" / "download", "download"):
+        convert_dataset(shards, root / "energon", convert=settings_of(CASE))
+    return root
+
+
+def run(what: str, root: Path) -> State:
+    """The final state of the flow that does ``what``."""
+    shards = root / "raw" / "shards"
+    flows = {
+        "fetch of metadata": lambda: download_metadata(root, return_state=True),
+        "audit": lambda: audit_download(shards, return_state=True),
+        "conversion": lambda: convert_dataset(shards, root / "energon", convert=settings_of(CASE), return_state=True),
+        "report": lambda: report_dataset(root, return_state=True),
+    }
+    return flows[what]()
+
+
+@pytest.mark.parametrize(
+    ("what", "folder"),
+    [
+        ("fetch of metadata", "raw/metadata"),
+        ("audit", "raw/audit"),
+        ("conversion", "energon/.prepare"),
+        ("report", "reports/energon"),
+    ],
+)
+def test_second_run_stops_at_once_and_names_the_first(root: Path, what: str, folder: str) -> None:
+    leftover = root / folder / ".train-shard-000000.tar.0.partial"
+    with one_writer(root / folder, what, run="olive-fox"):
+        leftover.touch()
+        state = run(what, root)
+        assert leftover.exists()
+    leftover.unlink()
+    assert state.is_failed() and state.message
+    assert f"Another {what} is at work in {root}" in state.message
+    assert f"process {os.getpid()} of " in state.message and "flow run 'olive-fox', since 2" in state.message
+
+
+def test_finished_audit_and_metadata_keep_nobody_out(root: Path) -> None:
+    """Runs for two datasets of one root meet in the stages that they share."""
+    audit_download(root / "raw" / "shards")
+    with one_writer(root / "raw" / "audit", "audit"):
+        assert run("audit", root).is_completed()
+
+
+def test_nothing_is_left_of_a_lock(root: Path) -> None:
+    assert not list(root.rglob(NOTE))

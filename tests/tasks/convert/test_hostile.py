@@ -1,0 +1,143 @@
+"""Hostile data: nothing gets outside of the output folder, odd samples are counted, and memory stays bounded."""
+
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.audit.models import AuditJob
+from tasks.audit.shard import MOST_FINDINGS, audit_shard
+from tasks.convert.conversion import Conversion
+from tasks.convert.output_tar import member_header
+from tasks.energon.index import index_dataset
+from tasks.energon.loader import check_loader
+from tasks.errors import PlanError
+from tasks.settings import CheckSettings, ConvertSettings
+from tests.conftest import ROOT
+from tests.tasks.convert.defects import DEFECTS
+from tests.tasks.convert.serial import convert, scan_and_plan
+from tests.tasks.raw_shards import picture, sample, tar_bytes, without_end, write_shard, write_stats
+
+ODD = ["good, chat markers", "good, media marker", "good, extreme aspect", "good, extreme aspect upright"]
+PLAIN = ["good", "good, no marker", "good, nearly extreme aspect"]
+
+
+def odd_shard(folder: Path) -> Path:
+    write_shard(folder, 0, [DEFECTS[name](f"{n:09d}", n) for n, name in enumerate([*ODD, *PLAIN])])
+    return folder
+
+
+def test_odd_samples_stay_and_are_counted_by_default(tmp_path: Path) -> None:
+    raw = odd_shard(tmp_path / "raw")
+    plan = scan_and_plan(Conversion(raw, tmp_path / "out", None, ConvertSettings()))
+    assert plan.oddities == {"chat_marker": 2, "extreme_aspect_ratio": 2}
+    assert plan.counts.skipped == 0
+    assert json.loads((tmp_path / "out" / ".prepare" / "plan.json").read_bytes())["oddities"] == plan.oddities
+
+
+def test_settings_that_drop_belong_to_the_plan_only_where_they_are_on(tmp_path: Path) -> None:
+    raw, out = odd_shard(tmp_path / "raw"), tmp_path / "out"
+    assert "drop_chat_markers" not in convert(raw, out, ConvertSettings())["settings"]
+    with pytest.raises(PlanError, match="drop_chat_markers is True, was None"):
+        convert(raw, out, ConvertSettings(drop_chat_markers=True))
+    manifest = convert(raw, tmp_path / "dropped", ConvertSettings(drop_chat_markers=True))
+    assert manifest["settings"]["drop_chat_markers"] is True
+    with pytest.raises(PlanError, match="drop_chat_markers is None, was True"):
+        convert(raw, tmp_path / "dropped", ConvertSettings())
+
+
+def test_hostile_captions_and_urls_come_back_from_energons_loader_unchanged(tmp_path: Path) -> None:
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    good = [name for name in DEFECTS if name.startswith("good")]
+    write_shard(raw, 0, [DEFECTS[name](f"{n:09d}", n) for n, name in enumerate(good)])
+    manifest = convert(raw, out, ConvertSettings(validation_fraction=0))
+    assert manifest["counts"]["train"] == len(good)
+    index_dataset(out)
+    assert check_loader(out, "train", CheckSettings()).samples == len(good)
+    with tarfile.open(raw / "00000000.tar") as tar:
+        captions = [_text(tar, info) for info in tar if info.name.endswith(".txt")]
+    with tarfile.open(out / "train-shard-000000.tar") as tar:
+        turns = [json.loads(_text(tar, info)) for info in tar if info.name.endswith(".conversation.json")]
+    assert [turn["conversation"][1]["content"][0]["text"] for turn in turns] == captions
+
+
+def _text(tar: tarfile.TarFile, info: tarfile.TarInfo) -> str:
+    file = tar.extractfile(info)
+    assert file
+    return file.read().decode()
+
+
+def hostile_members() -> bytes:
+    """A tar whose names and links point elsewhere; whole samples hide under absolute and climbing names."""
+    tar = io.BytesIO(without_end(tar_bytes([(f"/../../etc/{n}", data) for n, data in sample("a", 1)])))
+    tar.seek(0, io.SEEK_END)
+    with tarfile.open(fileobj=tar, mode="w") as out:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE):
+            info = tarfile.TarInfo("../evil.jpg")
+            info.type, info.linkname = kind, "/etc/passwd"
+            out.addfile(info)
+        for name, data in [*sample("../b", 2, key="b"), ("._b.jpg", b"mac"), *sample(f"{'c' * 300}", 3)]:
+            info = tarfile.TarInfo(f"/abs/{name}")
+            info.size = len(data)
+            out.addfile(info, io.BytesIO(data))
+    return tar.getvalue()
+
+
+def test_names_that_climb_or_link_elsewhere_write_nothing_outside(tmp_path: Path) -> None:
+    raw, out = tmp_path / "deep" / "raw", tmp_path / "deep" / "out"
+    raw.mkdir(parents=True)
+    (raw / "00000000.tar").write_bytes(hostile_members())
+    before = {path for path in tmp_path.rglob("*") if out not in path.parents}
+    audit_shard(AuditJob(shards_dir=raw, audit_dir=out / "audit", shard="00000000"))
+    manifest = convert(raw, out / "energon", ConvertSettings(validation_fraction=0))
+    assert manifest["counts"]["train"] == 3
+    assert manifest["counts"]["skip_reasons"] == {"missing_json_txt": 1}
+    assert {path for path in tmp_path.rglob("*") if out not in path.parents} == before | {out}
+    with tarfile.open(out / "energon" / "train-shard-000000.tar") as tar:
+        assert all(member.isreg() and "/" not in member.name for member in tar)
+
+
+def test_a_hundred_thousand_tiny_members_are_rejects_with_a_bounded_receipt(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    members = b"".join(member_header(f"{number:09d}.txt", 0) for number in range(100_000))
+    (raw / "00000000.tar").write_bytes(members + bytes(1024))
+    write_stats(raw, 0, 0)
+    audit = audit_shard(AuditJob(shards_dir=raw, audit_dir=tmp_path / "audit", shard="00000000"))
+    assert len(audit.findings) == MOST_FINDINGS + 1
+    assert "and 99,000 more findings" in audit.findings[-1].message
+    plan = scan_and_plan(Conversion(raw, tmp_path / "out", tmp_path / "audit", ConvertSettings()))
+    assert plan.counts.skip_reasons == {"missing_jpg_json": 100_000}
+    assert pq.read_metadata(tmp_path / "out" / ".prepare" / "rejects.parquet").num_rows == 100_000
+
+
+def claiming(jpg: bytes, width: int, height: int) -> bytes:
+    """The picture with another size in its header."""
+    place = jpg.index(b"\xff\xc2") + 5
+    return jpg[:place] + struct.pack(">HH", height, width) + jpg[place + 4 :]
+
+
+PEAK = """
+import re, sys
+from pathlib import Path
+from tasks.convert.jpeg import check_jpeg
+fault = check_jpeg(sys.stdin.buffer.read()).fault
+print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024, fault)
+"""
+
+
+def test_a_small_file_that_claims_a_huge_progressive_picture_takes_no_memory(tmp_path: Path) -> None:
+    jpg = claiming(picture(1, (64, 64), progressive=True, subsampling=0), 13_000, 13_000)
+    command = [sys.executable, "-c", PEAK]
+    environment = {name: value for name, value in os.environ.items() if name != "JPEGMEM"}
+    done = subprocess.run(command, input=jpg, capture_output=True, cwd=ROOT, env=environment, check=True, timeout=120)
+    peak, _, fault = done.stdout.decode().partition(" ")
+    assert int(peak) < 400, "MB"
+    assert "does not decode" in fault
