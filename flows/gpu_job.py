@@ -9,6 +9,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.logging.loggers import flow_run_logger
 
+from tasks.alone import alone
 from tasks.layout import DataRoot
 from tasks.megatron import slurm
 from tasks.megatron.checks import check_launch
@@ -40,15 +41,21 @@ def run_job(
 ) -> None:
     """Run the job to its end, one way or the other; ``at_end`` gets its logs, oldest first, however it ended.
 
-    Raises SettingsError if it cannot be launched from here, PipelineError if it does not end well.
+    Raises BusyError while another run launches or follows it, SettingsError if it cannot be launched from here,
+    PipelineError if it does not end well.
     """
     check_launch(submission.job, submission.mounts)
-    if submission.job.run_by == "allocation":
+    with alone(folder, submission.kind, root):
+        if submission.job.run_by == "launcher":
+            _launch_and_follow(submission, root, folder, stale, at_end)
+            return
         try:
             run_task(run_in_allocation_task, submission, folder)
         finally:
             at_end(step_logs(folder))
-        return
+
+
+def _launch_and_follow(submission: Submission, root: Path, folder: Path, stale: Path | None, at_end: AtEnd) -> None:
     job_id = run_task(launch_task, submission, root, folder, stale)
     try:
         job = run_task(follow_task, job_id, submission.job.poll_seconds)

@@ -18,6 +18,7 @@ from tasks.energon.index import index_dataset
 from tasks.layout import DataRoot
 from tasks.megatron import slurm as slurm_tools
 from tasks.megatron.launch import LAST_RECORD, LaunchRecord, read_record
+from tasks.one_writer import one_writer
 from tests.conftest import ROOT
 from tests.flows.test_ui import prefect
 from tests.slurm.gpu.stand_in import SHORT, behave, until
@@ -84,6 +85,16 @@ def test_training_is_verified_and_a_finished_one_is_not_run_again(ready, slurm):
     too_long = training_settings(ready, **{**SHORT, "max_steps": 6})
     state = train_model(root, too_long, return_state=True)
     assert state.is_failed() and "5 train samples, max_steps x global_batch_size asks for 6" in state.message
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_second_launch_of_a_training_stops_at_once_and_names_the_first(ready, slurm):
+    root, settings, before = ready / "root", training_settings(ready, **SHORT), slurm.job_ids()
+    with one_writer(DataRoot(root).launch("train-model", settings.name), "train-model", run="olive-fox"):
+        state = train_model(root, settings, launch=True, return_state=True)
+        assert train_model(root, settings).status == "rendered"
+    assert state.is_failed() and f"Another train-model is at work in {root}: process {os.getpid()}" in state.message
+    assert "flow run 'olive-fox', since 2" in state.message and slurm.job_ids() == before
 
 
 @pytest.mark.usefixtures("prefect_server")
