@@ -7,7 +7,7 @@ MINUTES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test soak test-slurm fuzz slurm-pool lint ui benchmark lock clean
+.PHONY: quickstart test soak test-slurm fuzz slurm-pool lint ui automations report browse screenshots settings benchmark lock clean
 
 quickstart: $(VENV)/.ready
 	$(BIN)/python -m flows.quickstart --root $(ROOT)
@@ -40,6 +40,10 @@ lint: $(VENV)/.ready
 
 ui: $(VENV)/.ready
 	$(BIN)/python -m flows.ui
+
+# Tell people of runs that failed, stalled or completed; NOTIFY names a notification block of the server.
+automations: $(VENV)/.ready
+	$(BIN)/python -m deployments.automations.load $(if $(NOTIFY),--notify $(NOTIFY))
 
 report: $(VENV)/.ready
 	$(BIN)/python -m flows.report --root $(ROOT)

@@ -25,11 +25,11 @@ from tasks.progress import show_table, with_progress
 from tasks.receipts import timed
 from tasks.settings import GateSettings
 from tasks.shard_index import ShardIndexes
-from tasks.words import fails_in_words
+from tasks.words import ends_in_words
 
 
 @flow(name="audit-download", flow_run_name="audit {shards_dir}")
-@fails_in_words
+@ends_in_words
 def audit_download(
     shards_dir: Path,
     audit_dir: Path | None = None,

@@ -3,9 +3,9 @@
 import signal
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import uvicorn
 from pydantic import Field
 
 from flows.command_line import DONE, FAILED, CommandLine, read_arguments, say
@@ -15,7 +15,6 @@ from tasks.layout import absolute, default_audit_dir
 from tasks.report.catalogue import Catalogue, read_catalogue
 from tasks.report.places import places_of_dataset, read_json
 from tasks.report.raw_folder import read_raw_folder
-from tasks.report.viewer import viewer
 
 _LOOPBACK = ["127.0.0.1", "localhost"]
 
@@ -43,7 +42,14 @@ def open_catalogue(dataset: Path, shards_dir: Path | None) -> tuple[Catalogue, s
 
 def serve(arguments: BrowseCommandLine) -> None:
     """Serve the viewer until Ctrl-C. Raises PipelineError."""
-    catalogue, version = open_catalogue(arguments.dataset, arguments.shards_dir)
+    with ThreadPoolExecutor(1) as reader:
+        opening = reader.submit(open_catalogue, arguments.dataset, arguments.shards_dir)
+        # Imported while the tables are read: either takes a third of the second in which the viewer is to open.
+        import uvicorn
+
+        from tasks.report.viewer import viewer
+
+        catalogue, version = opening.result()
     try:
         listener = socket.create_server((arguments.host, arguments.port))
     except OSError as error:

@@ -13,11 +13,11 @@ from tasks.energon.task import check_files_task, check_loader_task, check_proces
 from tasks.failure_note import failure_noted
 from tasks.layout import absolute
 from tasks.settings import CheckSettings
-from tasks.words import fails_in_words, run_task
+from tasks.words import ends_in_words, run_task
 
 
 @flow(name="check-dataset", flow_run_name="check {dataset_dir}")
-@fails_in_words
+@ends_in_words
 def check_dataset(dataset_dir: Path, check: CheckSettings = CheckSettings()) -> CheckSummary:
     """Compare tars and index with the manifest, then load every train and val sample once.
 

@@ -17,7 +17,7 @@ from tasks.megatron.places import FIRST_ITERATION, imported_checkpoint
 from tasks.megatron.render import render_import
 from tasks.megatron.settings import CheckpointSettings
 from tasks.megatron.verify import check_imported
-from tasks.words import fails_in_words
+from tasks.words import ends_in_words
 
 
 class CheckpointResult(BaseModel):
@@ -29,9 +29,15 @@ class CheckpointResult(BaseModel):
     checkpoint: Path
     command: tuple[str, ...]
 
+    def in_words(self) -> str:
+        """What became of the checkpoint, in a line."""
+        if self.status == "rendered":
+            return f"only shown, not launched: the import to {self.checkpoint}"
+        return f"{self.checkpoint}: {self.status}"
+
 
 @flow(name="import-checkpoint", flow_run_name="import {checkpoint.hf_model}", on_cancellation=[cancel_with_flow])
-@fails_in_words
+@ends_in_words
 def import_checkpoint(root: Path, checkpoint: CheckpointSettings, launch: bool = False) -> CheckpointResult:
     """Render the import of a checkpoint, and launch it when told to; nothing to do if it is there.
 

@@ -3,10 +3,11 @@
 import sys
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     CliSettingsSource,
+    CliToggleFlag,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
@@ -37,6 +38,17 @@ class CommandLine(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Only what is given when the object is made, and the command line, which pydantic-settings puts first."""
         return (named["init_settings"],)
+
+
+class FlowCommandLine(CommandLine):
+    """What the command lines of all flows have besides the flow's parameters."""
+
+    only_json: CliToggleFlag[bool] = Field(
+        False, alias="json", description="Write nothing but the result, as one JSON object, to stdout."
+    )
+    quiet: CliToggleFlag[bool] = Field(
+        False, description="Show warnings, errors and the result only: neither progress nor log lines."
+    )
 
 
 Model = TypeVar("Model", bound=CommandLine)

@@ -12,7 +12,8 @@ from flows.program import run_program
 from tasks.alone import alone
 from tasks.caching import stored_in
 from tasks.convert.conversion import Conversion
-from tasks.convert.models import Counts, Plan
+from tasks.convert.models import Counts, Plan, PrepareFolder
+from tasks.convert.plan_files import reject_kinds
 from tasks.convert.task import scan_shards, search_copies, write_tars
 from tasks.convert.uids import CopiesJob
 from tasks.energon.index import IndexSummary
@@ -25,7 +26,7 @@ from tasks.layout import absolute, default_audit_dir
 from tasks.progress import show_table, with_progress
 from tasks.receipts import timed
 from tasks.settings import CheckSettings, ConvertSettings
-from tasks.words import fails_in_words, run_task
+from tasks.words import ends_in_words, run_task
 
 if TYPE_CHECKING:
     from prefect_dask import DaskTaskRunner
@@ -46,9 +47,13 @@ class ConvertResult(BaseModel):
     output_bytes: int
     index: IndexSummary
 
+    def in_words(self) -> str:
+        """What the dataset holds, in a line."""
+        return f"{self.raw_shards_opened} shards, {self.counts.in_words()}; {self.tars} tars"
+
 
 @flow(name="convert-dataset", flow_run_name="convert {source_dir} to {output_dir}")
-@fails_in_words
+@ends_in_words
 def convert_dataset(
     source_dir: Path,
     output_dir: Path,
@@ -106,6 +111,7 @@ def _scan_and_write(conversion: Conversion, profile: ClusterProfile) -> Plan:
         with timed(conversion.folder.path, "plan"):
             plan = conversion.plan(lambda jobs: _search_copies(jobs, profile, runner))
         _say(plan)
+        _show(plan, conversion.folder)
         with timed(conversion.folder.path, "write"):
             failed = _write(conversion, plan, profile, runner)
     if failed:
@@ -156,8 +162,14 @@ def _say(plan: Plan) -> None:
     )
     if any(plan.oddities.values()):
         get_run_logger().warning("odd samples that stay in the dataset: %s", plan.oddities)
-    reasons = [{"reason": reason, "samples": count} for reason, count in counts.skip_reasons.items()]
-    show_table("reject-reasons", reasons, f"{counts.skipped:,} of {counts.input_samples:,} samples were rejected")
+
+
+def _show(plan: Plan, folder: PrepareFolder) -> None:
+    counts = plan.counts
+    of_all = f"{counts.skipped:,} of {counts.input_samples:,} samples were rejected"
+    show_table("reject-reasons", reject_kinds(folder), of_all)
+    tars = [{"tar": tar.filename, "split": tar.split, "samples": tar.samples} for tar in plan.tars]
+    show_table("output-tars", tars, f"{counts.train:,} train and {counts.val:,} val samples in {len(tars):,} tars")
 
 
 if __name__ == "__main__":

@@ -14,11 +14,11 @@ from tasks.layout import DataRoot, absolute
 from tasks.metadata.slices import Slice, load_slice
 from tasks.metadata.task import look_at_metadata, write_metadata_manifest
 from tasks.settings import DownloadSettings
-from tasks.words import fails_in_words, run_task
+from tasks.words import ends_in_words, run_task
 
 
 @flow(name="download-images", flow_run_name="images of {dataset_slice} in {root}")
-@fails_in_words
+@ends_in_words
 def download_images(
     root: Path,
     dataset_slice: str = "datacomp-1b-tutorial",

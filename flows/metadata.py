@@ -19,13 +19,14 @@ from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_jobs
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
 from tasks.metadata.task import fetch_metadata_file, write_metadata_manifest
-from tasks.words import fails_in_words, run_task
+from tasks.progress import with_progress
+from tasks.words import ends_in_words, run_task
 
 _FILES_AT_A_TIME = 4
 
 
 @flow(name="download-metadata", flow_run_name="metadata of {dataset_slice} in {root}")
-@fails_in_words
+@ends_in_words
 def download_metadata(
     root: Path, dataset_slice: str = "datacomp-1b-tutorial", verify: Verify = "changed"
 ) -> ManifestSummary:
@@ -51,7 +52,8 @@ def download_metadata(
 def _fetch(jobs: list[FetchJob], data: DataRoot) -> list[FetchedFile]:
     task = stored_in(fetch_metadata_file, data.results)
     with ThreadPoolTaskRunner[Any](max_workers=_FILES_AT_A_TIME) as runner:
-        outcomes = list(run_each(runner, task, jobs, _FILES_AT_A_TIME))
+        fetched = run_each(runner, task, jobs, _FILES_AT_A_TIME)
+        outcomes = list(with_progress(fetched, "metadata-progress", len(jobs), "files"))
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     if errors:
         kind = TransientError if all(isinstance(error, TransientError) for error in errors) else MetadataError

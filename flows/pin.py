@@ -12,7 +12,7 @@ from tasks.layout import DataRoot, absolute
 from tasks.metadata.hub import Source
 from tasks.metadata.pin import commit_of, write_slice
 from tasks.metadata.task import pin_metadata_file
-from tasks.words import fails_in_words, run_task
+from tasks.words import ends_in_words, run_task
 
 
 class PinResult(BaseModel):
@@ -27,9 +27,13 @@ class PinResult(BaseModel):
     rows: int
     metadata_sha256: str
 
+    def in_words(self) -> str:
+        """What is pinned, in a line."""
+        return f"{self.slice_file} pins {self.files} files, {self.rows:,} rows, at commit {self.revision}"
+
 
 @flow(name="pin-slice", flow_run_name="pin {name} of {repo_id}")
-@fails_in_words
+@ends_in_words
 def pin_slice(
     root: Path,
     slice_file: Path,

@@ -8,14 +8,14 @@ from pydantic import BaseModel, ConfigDict
 
 from flows.prepare import DatasetName
 from flows.program import run_program
-from flows.stages import cancel_children, finished, started
+from flows.stages import cancel_children, finished, only_given, started
 from tasks.errors import GateError
 from tasks.layout import DataRoot, absolute
 from tasks.megatron.checks import check_pipeline
 from tasks.megatron.places import FIRST_ITERATION, holds_files, imported_checkpoint
 from tasks.megatron.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
 from tasks.plain_text import Word
-from tasks.words import fails_in_words
+from tasks.words import ends_in_words
 
 
 class PipelineResult(BaseModel):
@@ -26,13 +26,17 @@ class PipelineResult(BaseModel):
     root: Path
     stages: dict[str, str]
 
+    def in_words(self) -> str:
+        """Which stages ran, in a line."""
+        return f"completed: {', '.join(self.stages)}"
+
 
 @flow(
     name="prepare-and-train",
     flow_run_name="prepare and train {training.name} in {root}",
     on_cancellation=[cancel_children],
 )
-@fails_in_words
+@ends_in_words
 def prepare_and_train(
     root: Path,
     checkpoint: CheckpointSettings,
@@ -80,24 +84,13 @@ def _where(job: GpuJobSettings, suffix: str, gpu_suffix: str | None) -> str:
 
 def _run_stage(name: str, suffix: str, parameters: dict[str, Any]) -> str:
     """Run a stage's deployment to its end; gives the id of its flow run. Raises GateError if it did not complete."""
-    child = started(f"{name}/{suffix}", _as_json(parameters))
+    child = started(f"{name}/{suffix}", only_given(parameters))
     state = finished(child)
     if not state.is_completed():
         raise GateError(
             f"{name} (flow run {child.name}) ended {state.name}: {state.message}. No stage after it was started"
         )
     return str(child.id)
-
-
-def _as_json(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Only what was given: what is left out is for the deployment to fill in."""
-    return {name: _plain(value) for name, value in parameters.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_unset=True)
-    return str(value) if isinstance(value, Path) else value
 
 
 if __name__ == "__main__":

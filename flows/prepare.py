@@ -14,7 +14,7 @@ from flows.metadata import download_metadata
 from flows.program import run_program
 from flows.report import report_dataset
 from flows.stages import Execution, Stages, cancel_children
-from flows.summary import markdown_table, summary_rows
+from flows.summary import markdown_places, markdown_table, summary_rows
 from tasks.audit.models import AuditTotals
 from tasks.energon.check import CheckSummary
 from tasks.errors import SettingsError
@@ -25,7 +25,7 @@ from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
 from tasks.report.report import ReportSummary
 from tasks.settings import CheckSettings, ConvertSettings, DownloadSettings, GateSettings
-from tasks.words import fails_in_words
+from tasks.words import ends_in_words
 
 
 class PrepareResult(BaseModel):
@@ -42,13 +42,17 @@ class PrepareResult(BaseModel):
     check: CheckSummary
     report: ReportSummary
 
+    def in_words(self) -> str:
+        """What came of the slice, in a line."""
+        return f"{self.audit.shards} shards, {self.dataset.counts.in_words()}"
+
 
 @flow(
     name="prepare-datacomp",
     flow_run_name="prepare {dataset_name} of {dataset_slice} in {root}",
     on_cancellation=[cancel_children],
 )
-@fails_in_words
+@ends_in_words
 def prepare_datacomp(
     root: Path,
     dataset_slice: str = "datacomp-1b-tutorial",
@@ -73,8 +77,7 @@ def prepare_datacomp(
         check: How the dataset is checked.
         cluster: Cluster profile: the name of a shipped one, or the path of a YAML file.
         verify: changed: trust noted hashes of unchanged files; full: hash everything again.
-        execution: here: stages run in this process; deployments: each as a run of its own deployment, with a size of
-            its own (on Slurm: a job of its own).
+        execution: here: stages run in this process; deployments: each as a run of its own deployment (a Slurm job).
     """
     data, slice_ = DataRoot(absolute(root)), load_slice(dataset_slice)
     _refuse_taken_name(data, dataset_name)
@@ -100,7 +103,7 @@ def prepare_datacomp(
         report=report,
     )
     create_markdown_artifact(
-        markdown_table(summary_rows(audit, dataset, report)),
+        markdown_table(summary_rows(audit, dataset, report)) + "\n" + markdown_places(dataset, report),
         key="prepared-dataset",
         description=f"{dataset_name} of {slice_.name}",
     )

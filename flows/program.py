@@ -4,18 +4,27 @@ import inspect
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from prefect import Flow
 from prefect.exceptions import TerminationSignal
-from pydantic import BaseModel, Field, create_model
+from pydantic import Field, create_model
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, INTERRUPTED, CommandLine, read_arguments, say
+from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, INTERRUPTED, FlowCommandLine, read_arguments, say
 from flows.server import Api, prefect_api
+from flows.terminal import watched_run
 from tasks.errors import PipelineError, SettingsError
+from tasks.words import Told
+
+
+class Result(Told, Protocol):
+    """What a flow answers: a pydantic model that can be told in a line."""
+
+    def model_dump_json(self) -> str:
+        """As a JSON object."""
 
 
 def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = None) -> None:
@@ -23,14 +32,15 @@ def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = 
 
     ``show`` prints the result for people; the last line on stdout is always the result as one JSON object.
     """
-    parameters = read_parameters(flow, sys.argv[1:])
+    given = read_arguments(command_line(flow), sys.argv[1:])
     # Prefect passes SIGTERM on once its run has ended; by default it would end this program without a word.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with prefect_api() as api:
-            result: BaseModel = flow(**parameters)
-            if show:
-                show(result, api)
+            with watched_run(given.quiet):
+                result = flow(**parameters_of(flow, given))
+            if not given.only_json:
+                (show or _say)(result, api)
     except SettingsError as error:
         say(str(error))
         raise SystemExit(BAD_ARGUMENTS) from None
@@ -44,6 +54,10 @@ def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = 
     raise SystemExit(DONE)
 
 
+def _say(result: Result, api: Api) -> None:
+    sys.stdout.write(f"{result.in_words()}\n")
+
+
 def table(title: str, rows: list[tuple[str, str]]) -> None:
     """Print rows of two cells as a table on stdout; nothing in a cell is read as markup."""
     grid = Table(title=title, show_header=False)
@@ -54,19 +68,23 @@ def table(title: str, rows: list[tuple[str, str]]) -> None:
     Console(file=sys.stdout).print(grid)
 
 
+def parameters_of(flow: Flow[..., Any], given: FlowCommandLine) -> dict[str, Any]:
+    """The flow's parameters in a command line that was read."""
+    return {name: getattr(given, name) for name in inspect.signature(flow.fn).parameters}
+
+
 def read_parameters(flow: Flow[..., Any], arguments: list[str]) -> dict[str, Any]:
     """The flow's parameters from a command line; exits with 2 and a line a field if they cannot be used."""
-    given = read_arguments(command_line(flow), arguments)
-    return {name: getattr(given, name) for name in type(given).model_fields}
+    return parameters_of(flow, read_arguments(command_line(flow), arguments))
 
 
-def command_line(flow: Flow[..., Any]) -> type[CommandLine]:
+def command_line(flow: Flow[..., Any]) -> type[FlowCommandLine]:
     """A model of the flow's command line, made from the signature and the docstring that make the UI's form."""
     described = flow.parameters.properties
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(flow.fn).parameters.items():
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[name] = (parameter.annotation, Field(default, description=described[name].get("description")))
-    model = create_model(flow.name, __base__=CommandLine, **fields)
+    model = create_model(flow.name, __base__=FlowCommandLine, **fields)
     model.__doc__ = (flow.description or "").partition("\n\nArgs:")[0]
     return model

@@ -17,13 +17,13 @@ from tasks.demo.site import demo_web
 from tasks.demo.slice import slice_yaml
 from tasks.files import write_bytes
 from tasks.layout import absolute
-from tasks.words import fails_in_words
+from tasks.words import ends_in_words
 
 SLICE_FILE = "quickstart-slice.yaml"
 
 
 @flow(name="quickstart", flow_run_name="quickstart in {root}")
-@fails_in_words
+@ends_in_words
 def quickstart(root: Path = Path("quickstart-data")) -> PrepareResult:
     """Prepare a dataset of 2,000 web pictures that a web on the loopback interface serves, faults included.
 

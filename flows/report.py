@@ -12,11 +12,11 @@ from tasks.report.places import places_in_root
 from tasks.report.report import ReportSummary
 from tasks.report.task import write_report_task
 from tasks.settings import ReportSettings
-from tasks.words import fails_in_words, run_task
+from tasks.words import ends_in_words, run_task
 
 
 @flow(name="report-dataset", flow_run_name="report {dataset_name} in {root}")
-@fails_in_words
+@ends_in_words
 def report_dataset(
     root: Path, dataset_name: DatasetName = "energon", report: ReportSettings = ReportSettings()
 ) -> ReportSummary:

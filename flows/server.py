@@ -156,6 +156,7 @@ def _start(home: Path, port: int, log: Path, lock: IO[bytes]) -> subprocess.Pope
         "PREFECT_SERVER_API_HOST": "127.0.0.1",
         # The option --port alone leaves the UI calling the default port.
         "PREFECT_SERVER_API_PORT": str(port),
+        "PREFECT_UI_URL": f"http://127.0.0.1:{port}",
         "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(home / "ui"),
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

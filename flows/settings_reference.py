@@ -22,7 +22,8 @@ _HEAD = """# Settings
 Made by `make settings` from the models that make the UI's forms and the command lines; do not edit.
 
 A setting of a group is `--group.setting-name` on a command line, for example `--convert.maximum-samples 5000`; `null`
-means none. In `prepare-datacomp`, what you leave out of `download`, `gate` and `convert` comes from the slice.
+means none. In `prepare-datacomp` what you leave out of `download`, `gate` and `convert` comes from the slice. A form in
+the Prefect UI sends all fields of a group: those that you do not touch count as left out.
 """
 
 

@@ -17,6 +17,7 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_LOCAL_STORAGE_PATH, temporary_settings
 from prefect.states import Cancelling
+from pydantic import BaseModel
 
 from tasks.errors import PipelineError, SettingsError
 
@@ -50,6 +51,17 @@ class Stages:
             return cast("R", state.result())
 
 
+def only_given(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters for a deployment, as JSON. What was left out of a group of settings is left out here too."""
+    return {name: _as_json(value) for name, value in parameters.items()}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_unset=True)
+    return str(value) if isinstance(value, Path) else value
+
+
 def cancel_children(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     """A hook of ``on_cancellation``: runs that this one started and that are not over are cancelled with it."""
     unfinished = {"type": {"not_any_": ["COMPLETED", "FAILED", "CRASHED", "CANCELLED", "CANCELLING"]}}
@@ -63,7 +75,7 @@ def cancel_children(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) 
 def _child(flow: Flow[P, R], parameters: dict[str, Any], results: Path) -> FlowRun:
     environment = {"PREFECT_RESULTS_PERSIST_BY_DEFAULT": "true", "PREFECT_LOCAL_STORAGE_PATH": str(results)}
     name = f"{flow.name}/{_own_suffix()}"
-    return started(name, flow.serialize_parameters(parameters), {"env": environment})
+    return started(name, only_given(parameters), {"env": environment})
 
 
 def started(name: str, parameters: dict[str, Any], job_variables: dict[str, Any] | None = None) -> FlowRun:

@@ -1,5 +1,6 @@
 """What came of a prepared dataset, as rows for a table: attempts to train samples, with every loss by reason."""
 
+import shlex
 from collections.abc import Iterable
 
 from flows.convert import ConvertResult
@@ -36,6 +37,26 @@ def markdown_table(rows: Iterable[Row]) -> str:
     """The rows as a Markdown table in which no cell is read as markup."""
     lines = ["| | |", "|---|---:|", *(f"| {_plain(what)} | {_plain(value)} |" for what, value in rows)]
     return "\n".join(lines)
+
+
+def markdown_places(dataset: ConvertResult, report: ReportSummary) -> str:
+    """Where to look next, as Markdown. Browsers open no file from a server's page: the paths are there to copy."""
+    return f"""
+Report: [{_plain(report.path.name)}]({report.path.as_uri()}), a page that opens from disk:
+
+    {report.path}
+
+All samples, to search and filter:
+
+    python -m flows.browse --dataset {shlex.quote(str(dataset.dataset_dir))}
+
+Raw shards and dataset:
+
+    {dataset.source_dir}
+    {dataset.dataset_dir}
+
+What Dask did is linked in the runs of the stages (artifacts `dask-dashboard`, `dask-report`).
+"""
 
 
 def _losses(reasons: dict[str, int]) -> list[Row]:

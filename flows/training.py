@@ -25,7 +25,7 @@ from tasks.megatron.settings import TrainingSettings
 from tasks.megatron.verify import check_resolved, differences, read_resolved
 from tasks.report.task import write_training_report_task
 from tasks.settings import CheckSettings
-from tasks.words import fails_in_words, run_task
+from tasks.words import ends_in_words, run_task
 
 
 class TrainingResult(BaseModel):
@@ -41,9 +41,16 @@ class TrainingResult(BaseModel):
     last_step: int | None = None
     last_loss: float | None = None
 
+    def in_words(self) -> str:
+        """What became of the training, in a line."""
+        if self.status == "rendered":
+            return f"only shown, not launched: the training in {self.save_dir}"
+        loss = "" if self.last_loss is None else f", loss {self.last_loss:.4g} at step {self.last_step:,}"
+        return f"{self.status}{loss}; newest checkpoint {self.newest_checkpoint}"
+
 
 @flow(name="train-model", flow_run_name="train {training.name}", on_cancellation=[cancel_with_flow])
-@fails_in_words
+@ends_in_words
 def train_model(root: Path, training: TrainingSettings, launch: bool = False) -> TrainingResult:
     """Render a training, and launch it when told to; afterwards compare what it resolved with what was asked.
 

@@ -1,8 +1,12 @@
-"""What a long stage shows in the Prefect UI while it runs: how far it is, how fast, and when it may end; and tables."""
+"""What a long stage shows while it runs: how far it is, how fast, and when it may end; and tables.
+
+It is shown as artifacts in the Prefect UI, and on the terminal of the program that runs the flow, or else in the log.
+"""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -17,9 +21,16 @@ from prefect.context import get_run_context
 from prefect.exceptions import MissingContextError, PrefectException
 from prefect.logging import get_run_logger
 
+from tasks.pace import Pace
+
 T = TypeVar("T")
 
+Screen = Callable[[str, Pace], None]
+SCREEN: ContextVar[Screen | None] = ContextVar("SCREEN", default=None)
+"""Shows the pace of a stage, by the key of its artifact, on a terminal. Where there is none the log tells."""
+
 EVERY_SECONDS = 10.0
+LOGGED_EVERY_SECONDS = 30.0
 ROWS_SHOWN = 500
 """Rows of a table artifact: it is kept in the server's database."""
 
@@ -31,31 +42,46 @@ class ProgressArtifact:
     """
 
     def __init__(self, key: str, total: int, unit: str, done: int = 0) -> None:
-        self.total, self.unit, self.done_before = max(total, 1), unit, done
-        self.started = self.told = time.monotonic()
+        self.key, self.pace = key, Pace(total, unit, done)
+        self.told = self.logged = time.monotonic()
         self.id: UUID | None = None
         if not _in_a_run():
             return
         with _api_may_fail():
-            created = create_progress_artifact(100 * done / self.total, key=key, description=f"{total:,} {unit}")
+            created = create_progress_artifact(self.pace.percentage, key=key, description=f"{total:,} {unit}")
             self.id = created if isinstance(created, UUID) else None  # typed as if this might be a coroutine
+        show_on_screen(key, self.pace)
 
     def at(self, done: int, *, now: bool = False) -> None:
-        """Tell that ``done`` are done; at most every EVERY_SECONDS unless ``now``."""
+        """Tell that ``done`` are done; the artifact hears of it at most every EVERY_SECONDS unless ``now``."""
+        if not _in_a_run():
+            return
+        self.pace.done = done
+        if not show_on_screen(self.key, self.pace):
+            self._log(now)
         if self.id is None or not (now or time.monotonic() - self.told >= EVERY_SECONDS):
             return
         self.told = time.monotonic()
         with _api_may_fail():
-            update_progress_artifact(self.id, min(100 * done / self.total, 100.0), self.in_words(done))
+            update_progress_artifact(self.id, self.pace.percentage, self.pace.in_words())
 
-    def in_words(self, done: int) -> str:
-        """How many, how fast, and how long it may still take at that rate."""
-        seconds = max(time.monotonic() - self.started, 1e-3)
-        rate = (done - self.done_before) / seconds
-        words = f"{done:,} of {self.total:,} {self.unit}, {60 * rate:,.1f} a minute"
-        if rate > 0 and done < self.total:
-            words += f", about {(self.total - done) / rate / 60:,.0f} minutes left"
-        return words
+    def _log(self, now: bool) -> None:
+        if now or time.monotonic() - self.logged >= LOGGED_EVERY_SECONDS:
+            self.logged = time.monotonic()
+            get_run_logger().info("%s: %s", title(self.key), self.pace.in_words())
+
+
+def title(key: str) -> str:
+    """The name of a stage for people: ``audit-progress`` -> ``audit``."""
+    return key.removesuffix("-progress").replace("-", " ")
+
+
+def show_on_screen(key: str, pace: Pace) -> bool:
+    """Show a stage's pace on the terminal, if one shows this run; whether one does."""
+    screen = SCREEN.get()
+    if screen is not None:
+        screen(key, pace)
+    return screen is not None
 
 
 def with_progress(things: Iterable[T], key: str, total: int, unit: str) -> Iterator[T]:
@@ -65,7 +91,7 @@ def with_progress(things: Iterable[T], key: str, total: int, unit: str) -> Itera
     for count, thing in enumerate(things, 1):
         yield thing
         artifact.at(count)
-    artifact.total = max(count, 1)  # fewer than expected may have been enough
+    artifact.pace.total = max(count, 1)  # fewer than expected may have been enough
     artifact.at(count or 1, now=True)
 
 

@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from tasks.plain_text import HubName, Revision
 
@@ -13,10 +15,36 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema that makes the UI's form; the form shows descriptions alone, so they tell the limits."""
+        schema = handler(core)
+        for field in handler.resolve_ref_schema(schema).get("properties", {}).values():
+            if limits := _limits(field):
+                field["description"] = f"{field.get('description', '')} {limits}."
+        return schema
+
     def filled_from(self, defaults: dict[str, Any]) -> Self:
-        """A copy in which fields that the caller left out take their value from ``defaults``."""
+        """A copy in which fields that the caller left out take their value from ``defaults``.
+
+        A form of the Prefect UI sends every field of a group, the untouched ones with what they showed. So where
+        every field was given, those that have their own default count as left out.
+        """
         given = {name: getattr(self, name) for name in self.model_fields_set}
+        fields = type(self).model_fields
+        if given.keys() == fields.keys():
+            given = {name: value for name, value in given.items() if value != fields[name].default}
         return type(self).model_validate({**defaults, **given})
+
+
+_SIGNS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+
+
+def _limits(field: dict[str, Any]) -> str:
+    """The limits in a field's JSON schema, or in those of its alternatives, in words."""
+    branches = [field, *field.get("anyOf", ())]
+    limits = [f"{words} {one[sign]:g}" for one in branches for sign, words in _SIGNS.items() if sign in one]
+    return ", ".join(limits).capitalize()
 
 
 PLAN_IN_MEMORY = 50_000_000

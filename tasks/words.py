@@ -1,20 +1,30 @@
-"""Let a flow or task end as Failed with a sentence, not with a stack trace."""
+"""Let a flow or task end with a sentence: what came of it, or what is wrong, not a stack trace."""
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from prefect import Task
 from prefect.client.schemas.objects import State
 from prefect.context import TaskRunContext, get_run_context
 from prefect.logging import get_run_logger
-from prefect.states import Failed
+from prefect.states import Completed, Failed
 
 from tasks.errors import PipelineError, TransientError
 from tasks.storage import in_words
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Told(Protocol):
+    """A result that can be told in a sentence."""
+
+    def in_words(self) -> str:
+        """What came of it, in a line."""
+
+
+ToldResult = TypeVar("ToldResult", bound=Told)
 
 
 def fails_in_words(function: Callable[P, R]) -> Callable[P, R]:
@@ -53,6 +63,23 @@ def _is_retried() -> bool:
         return context.task_run.run_count <= context.task.retries
     run = context.flow_run
     return run is not None and run.run_count <= (run.empirical_policy.retries or 0)
+
+
+def ends_in_words(function: Callable[P, ToldResult]) -> Callable[P, ToldResult]:
+    """For flows: as ``fails_in_words``, and a flow that completes says in its state's message what came of it.
+
+    Prefect hands the state's data on, so that a caller of the flow gets the result.
+    """
+    failing = fails_in_words(function)
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> ToldResult:
+        result = failing(*args, **kwargs)
+        if isinstance(result, State):
+            return result
+        return Completed(message=result.in_words(), data=result)  # type: ignore[return-value]
+
+    return wrapped
 
 
 def run_task(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -132,3 +132,7 @@ class AuditTotals(_Value):
     tar_bytes: int
     failure_reasons: dict[str, int]
     findings: int
+
+    def in_words(self) -> str:
+        """What was found, in a line."""
+        return f"{self.shards} shards, {self.successes:,} of {self.attempts:,} URLs succeeded, {self.findings} findings"

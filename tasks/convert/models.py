@@ -179,6 +179,10 @@ class Counts(_Value):
     skipped: int
     skip_reasons: dict[str, int]
 
+    def in_words(self) -> str:
+        """What became of the samples, in a line."""
+        return f"{self.train:,} train, {self.val:,} val, {self.skipped:,} rejected"
+
 
 class ShardCounts(_Value):
     """One opened raw tar's share: ``inputs == outputs + rejects``."""

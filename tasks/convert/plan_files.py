@@ -85,6 +85,22 @@ def read_samples(folder: PrepareFolder, tar: PlannedTar) -> pa.Table:
         ) from None
 
 
+def reject_kinds(folder: PrepareFolder) -> list[dict[str, str | int]]:
+    """A row for each reason and cause of rejects: how many samples, and the first of them; most frequent first."""
+    rejects = pq.read_table(folder.rejects).group_by(["reason", "cause"], use_threads=False)
+    kinds = rejects.aggregate([([], "count_all"), ("raw_tar", "first"), ("key", "first")]).to_pylist()
+    rows = [
+        {
+            "reason": kind["reason"],
+            "cause": kind["cause"] or "",
+            "samples": kind["count_all"],
+            "for example": f"{kind['key_first'].decode('utf-8', 'backslashreplace')} in {kind['raw_tar_first']}",
+        }
+        for kind in kinds
+    ]
+    return sorted(rows, key=lambda row: -row["samples"])
+
+
 def _write_samples(path: Path, plan: Plan, decision: Decision, opened: Opened) -> None:
     options = {"use_dictionary": ["raw_tar"], "write_page_checksum": True}
     with atomic_file(path) as file, pq.ParquetWriter(file, _SAMPLES, **options) as writer:

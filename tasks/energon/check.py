@@ -21,6 +21,11 @@ class CheckSummary(BaseModel):
     loaded: tuple[LoaderSummary, ...]
     processed: ProcessorSummary | None = None
 
+    def in_words(self) -> str:
+        """What passed, in a line."""
+        loaded = " and ".join(f"{one.samples:,} {one.split}" for one in self.loaded)
+        return f"{self.index.shards} tars are as the manifest says; {loaded} samples loaded, each once"
+
 
 def check_dataset(dataset_dir: Path, check: CheckSettings) -> CheckSummary:
     """Check a dataset without changing it (notes and logs in ``.prepare`` apart).

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,10 @@ def answer_parent(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     threading.Thread(target=_end_with_workers, daemon=True).start()
     question, answer = map(Path, sys.argv[1:3])
-    answer.write_text(json.dumps(work(json.loads(question.read_bytes()))))
+    try:
+        answer.write_text(json.dumps(work(json.loads(question.read_bytes()))))
+    except BrokenExecutor as error:
+        _end(f"a worker process ended: {error}")
 
 
 def _end_with_parent() -> None:
@@ -107,5 +111,10 @@ def _end_with_workers() -> None:
     while not (lost := [code for code in (worker.exitcode for worker in workers) if code not in EXPECTED_EXITS]):
         time.sleep(WATCH_SECONDS)
         workers.update(multiprocessing.active_children())
-    sys.stderr.write(f"a worker process ended with exit code {lost[0]}\n")
+    _end(f"a worker process ended with exit code {lost[0]}")
+
+
+def _end(cause: str) -> None:
+    """End as if by a signal: the parent tries again what a lack of memory ended."""
+    sys.stderr.write(f"{cause}\n")
     os.killpg(os.getpgrp(), signal.SIGKILL)

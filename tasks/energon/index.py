@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -44,9 +45,12 @@ class IndexSummary(BaseModel):
     notes: tuple[str, ...] = ()
 
 
-def index_dataset(dataset_dir: Path, verify: Verify = "changed") -> IndexSummary:
+def index_dataset(
+    dataset_dir: Path, verify: Verify = "changed", told: Callable[[int], None] = lambda _: None
+) -> IndexSummary:
     """Index the shards that the manifest names; nothing to do if the index is there and right.
 
+    ``told`` hears about every second how many tars have their index.
     ``verify="full"`` hashes every tar again. Raises GateError if the dataset was not accepted, DatasetError
     if tars or index differ from the manifest.
     """
@@ -56,7 +60,7 @@ def index_dataset(dataset_dir: Path, verify: Verify = "changed") -> IndexSummary
     work = _work(manifest)
     unchanged = _is_indexed(dataset_dir, manifest, work, verify)
     if not unchanged:
-        _index(dataset_dir, manifest)
+        _index(dataset_dir, manifest, told)
         check_index(dataset_dir, manifest)
         _leave_receipt(dataset_dir, manifest, work)
         note_timing(dataset_dir / PREPARE, "index", time.monotonic() - started, work.counts)
@@ -113,7 +117,7 @@ def _is_indexed(dataset_dir: Path, manifest: Manifest, work: Receipt, verify: Ve
     return True
 
 
-def _index(dataset_dir: Path, manifest: Manifest) -> None:
+def _index(dataset_dir: Path, manifest: Manifest, told: Callable[[int], None]) -> None:
     """Build the index on a local disk, then copy it in: SQLite is slow on a shared file system, and not safe there.
 
     Energon writes its files beside the tars, so it is given a temporary folder of links to them.
@@ -123,18 +127,19 @@ def _index(dataset_dir: Path, manifest: Manifest) -> None:
     with tempfile.TemporaryDirectory(prefix="energon-index-") as folder:
         for shard in shards:
             Path(folder, shard).symlink_to((dataset_dir / shard).absolute())
-        _build(Path(folder), dataset_dir, shards)
+        _build(Path(folder), dataset_dir, shards, told)
         for name in (*(f"{META}/{name}" for name in meta.BUILT_FILES), *map(meta.index_name, shards)):
             with Path(folder, name).open("rb") as built, atomic_file(dataset_dir / name) as file:
                 shutil.copyfileobj(built, file)
     write_bytes(dataset_dir / META / meta.DATASET_FILE, DATASET_YAML)
 
 
-def _build(folder: Path, dataset_dir: Path, shards: list[str]) -> None:
+def _build(folder: Path, dataset_dir: Path, shards: list[str], told: Callable[[int], None]) -> None:
     workers = min(len(shards), len(os.sched_getaffinity(0)), MAX_WORKERS)
     request = {"dataset_dir": str(folder), "shards": shards, "workers": workers}
     try:
-        run_child("tasks.energon.prepare_child", request, dataset_dir / PREPARE / "energon.log")
+        log = dataset_dir / PREPARE / "energon.log"
+        run_child("tasks.energon.prepare_child", request, log, lambda: told(len(list(folder.glob("*.tar.idx")))))
     except DatasetError:
         if fault := diagnose(dataset_dir, shards):
             raise DatasetError(f"{dataset_dir} cannot be indexed: {fault}. Convert again") from None

@@ -19,7 +19,10 @@ from tasks.words import fails_in_words
 @fails_in_words
 def index_dataset_task(dataset_dir: Path, check: CheckSettings) -> IndexSummary:
     """Index a dataset. A retry is safe: what a failed run left is removed first, a finished index is kept."""
-    return index_dataset(dataset_dir, check.verify)
+    progress = ProgressArtifact("index-progress", len(read_manifest(dataset_dir).samples), "tars")
+    summary = index_dataset(dataset_dir, check.verify, progress.at)
+    progress.at(summary.shards, now=True)
+    return summary
 
 
 @task(name="verify-energon", task_run_name="verify-energon", **RETRIES)

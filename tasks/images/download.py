@@ -46,6 +46,12 @@ class DownloadSummary(BaseModel):
     improved_shards: int = 0
     totals: DownloadTotals
 
+    def in_words(self) -> str:
+        """What there is now, in a line."""
+        share = f"{self.totals.successes:,} of {self.totals.attempts:,} URLs gave a picture"
+        improved = f", {self.improved_shards} improved" if self.improved_shards else ""
+        return f"{self.totals.shards} shards ({self.new_shards} new{improved}), {share}"
+
 
 def shards_left(root: DataRoot, source: DownloadInput, settings: DownloadSettings) -> list[ShardState]:
     """The shards that a download would still have to make, each with what it lacks."""

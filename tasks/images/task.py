@@ -22,8 +22,10 @@ from tasks.images.identity import DownloadInput
 from tasks.images.official import refuse_what_it_cannot_do
 from tasks.images.progress import Progress
 from tasks.images.supervise import Observer
-from tasks.images.view import failures_in_words, in_words, percentage, progress_line, shard_rows
+from tasks.images.view import expected_attempts, failures_in_words, in_words, percentage, progress_line, shard_rows
 from tasks.layout import DataRoot
+from tasks.pace import Pace
+from tasks.progress import show_on_screen
 from tasks.retries import RETRIES
 from tasks.settings import DownloadSettings
 from tasks.words import fails_in_words, run_task
@@ -97,25 +99,36 @@ def download_shards_task(
 
 
 class _Teller:
-    """Tells of the progress in the log and in two artifacts, at most every TELL_EVERY_SECONDS."""
+    """Tells of the progress in two artifacts, and on the terminal or in the log."""
 
     def __init__(self, slice_name: str) -> None:
         self.slice_name = slice_name
         self.last = -TELL_EVERY_SECONDS
         self.shown: tuple[UUID, UUID] | None = None
+        self.pace: Pace | None = None
 
     def tell(self, progress: Progress) -> None:
-        """Tell, unless it was told a moment ago; the end of a download is always told."""
+        """Tell; artifacts and log at most every TELL_EVERY_SECONDS, but of the end of a download in any case."""
+        on_screen = show_on_screen("download", self._pace_of(progress))
         now = time.monotonic()
         if now - self.last < TELL_EVERY_SECONDS and not progress.complete_for(0):
             return
         self.last = now
-        get_run_logger().info("%s. %s", progress_line(progress), failures_in_words(progress.totals))
+        if not on_screen:
+            get_run_logger().info("%s. %s", progress_line(progress), failures_in_words(progress.totals))
         try:
             self._show(progress)
         except (httpx.HTTPError, PrefectException) as error:
             # Prefect's API may be away for a while: no reason to end a download of a day.
             get_run_logger().warning("The view of the download could not be updated: %r", error)
+
+    def _pace_of(self, progress: Progress) -> Pace:
+        """The pace of the shards that are fetched now; those of a retry have one of their own."""
+        total, done = expected_attempts(progress), progress.totals.attempts
+        if self.pace is None or self.pace.total != total:
+            self.pace = Pace(total, "URLs", done)
+        self.pace.done = done
+        return self.pace
 
     def _show(self, progress: Progress) -> None:
         description = f"{progress_line(progress)}. {failures_in_words(progress.totals)}"

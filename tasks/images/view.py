@@ -5,6 +5,7 @@ from tasks.images.completion import ExpectedShard, ShardStats
 from tasks.images.failures import opted_out
 from tasks.images.progress import Progress
 from tasks.images.totals import DownloadTotals
+from tasks.pace import duration
 
 MOST_ROWS = 1_000
 """Of more shards than this, the table shows those that began, the latest last, up to as many."""
@@ -29,9 +30,14 @@ def progress_line(progress: Progress) -> str:
     )
 
 
+def expected_attempts(progress: Progress) -> int:
+    """Attempts in all shards that the download should make."""
+    return sum(shard.attempts for shard in progress.expected)
+
+
 def percentage(progress: Progress) -> float:
     """Share of the expected attempts that lie in finished shards, in percent."""
-    attempts = sum(shard.attempts for shard in progress.expected)
+    attempts = expected_attempts(progress)
     return 100 * progress.totals.attempts / attempts if attempts else 100.0
 
 
@@ -73,7 +79,4 @@ def _counts(stats: ShardStats) -> dict[str, str | int]:
 
 def _time_left(progress: Progress) -> str:
     seconds = progress.seconds_left
-    if seconds is None:
-        return "unknown time"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+    return "unknown time" if seconds is None else duration(seconds)

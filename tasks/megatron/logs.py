@@ -52,6 +52,12 @@ class TrainingLog:
         )
 
 
+def step_in(text: str) -> tuple[int, int] | None:
+    """The step that a line tells of, and of how many; None if it tells of none."""
+    found = _ITERATION.search(text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def read_training_log(paths: Iterable[Path]) -> TrainingLog:
     """Read the logs of a job, oldest first."""
     log = TrainingLog((), (), ())

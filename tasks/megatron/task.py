@@ -6,8 +6,10 @@ from prefect import get_run_logger, task
 
 from tasks.megatron.follow import follow, run_in_allocation, step_log
 from tasks.megatron.launch import dry_run, launch
+from tasks.megatron.logs import step_in
 from tasks.megatron.render import Submission
 from tasks.megatron.slurm import Job
+from tasks.progress import ProgressArtifact
 from tasks.retries import RETRIES
 from tasks.words import fails_in_words
 
@@ -30,7 +32,7 @@ def launch_task(submission: Submission, root: Path, folder: Path, stale: Path | 
 @fails_in_words
 def follow_task(job_id: int, poll_seconds: float) -> Job:
     """Follow a job to its end. A retry is safe: it only looks."""
-    return follow(job_id, poll_seconds, get_run_logger().info)
+    return follow(job_id, poll_seconds, _Teller().say)
 
 
 @task(name="run-in-allocation", task_run_name="run-{submission.kind}")
@@ -38,5 +40,22 @@ def follow_task(job_id: int, poll_seconds: float) -> Job:
 def run_in_allocation_task(submission: Submission, folder: Path) -> Path:
     """Run the program on the GPUs that this flow's job holds; gives its log. Not retried: the GPUs are the job's."""
     log = step_log(folder)
-    run_in_allocation(submission, log, submission.job.poll_seconds, get_run_logger().info)
+    run_in_allocation(submission, log, submission.job.poll_seconds, _Teller().say)
     return log
+
+
+class _Teller:
+    """Hands on what is said of a job; the steps of a training are shown as its progress."""
+
+    def __init__(self) -> None:
+        self.progress: ProgressArtifact | None = None
+
+    def say(self, text: str) -> None:
+        """Log a line, and note the step if it tells of one."""
+        get_run_logger().info("%s", text)
+        if (found := step_in(text)) is None:
+            return
+        step, steps = found
+        if self.progress is None:
+            self.progress = ProgressArtifact("training-progress", steps, "steps", done=step)
+        self.progress.at(step)

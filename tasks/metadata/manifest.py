@@ -38,6 +38,10 @@ class ManifestSummary(BaseModel):
     bytes: int
     metadata_sha256: str
 
+    def in_words(self) -> str:
+        """What lies there, in a line."""
+        return f"{self.files} files of {self.slice}: {self.rows:,} rows, {self.bytes / 1e6:,.1f} MB"
+
 
 class MetadataManifest(BaseModel):
     """Which slice the folder holds. ``metadata_sha256`` is over the pins: equal for equal metadata, anywhere."""

@@ -1,6 +1,6 @@
 """Samples as cards of the page: chosen by a seed, read by byte range, shown with caption and source."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,11 +63,15 @@ def choose_rejects(catalogue: Catalogue, number: int, seed: int) -> list[int]:
     return [row for kind in kinds for row in choose(rows[reasons == kind], each, seed)][:number]
 
 
-def look_at(catalogue: Catalogue, rows: list[int], examples: int) -> Looks:
+Watch = Callable[[Iterable[Sample], int], Iterable[Sample]]
+"""Passes on samples of a known number; what it does meanwhile (tell of the progress) is its own affair."""
+
+
+def look_at(catalogue: Catalogue, rows: list[int], examples: int, watch: Watch = lambda samples, _: samples) -> Looks:
     """Look at the pictures at ``rows``; up to ``examples`` rows of each oddity are kept."""
     counts: dict[str, int] = {}
     found: dict[str, list[int]] = {}
-    for sample in read_samples(catalogue, rows):
+    for sample in watch(read_samples(catalogue, rows), len(rows)):
         for kind in look(sample.jpg):
             counts[kind] = counts.get(kind, 0) + 1
             found.setdefault(kind, []).append(sample.row)

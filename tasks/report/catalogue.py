@@ -3,6 +3,7 @@
 Built from the plan, the scan tables and the shard indexes; no tar is opened for a dataset.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ MEMBERS = ("jpg", "json", "txt")
 RANGES = [f"{name}_{part}" for name in MEMBERS for part in ("offset", "size")]
 _SCANNED = ["key", "uid", "caption_characters", "width", "height", *RANGES]
 _SPLITS = ["", "train", "val"]
+_FILES_AT_A_TIME = 8
+"""A shared file system takes its time for each file, not for many at a time."""
 
 Array = npt.NDArray[np.int64]
 
@@ -82,12 +85,17 @@ def read_catalogue(places: Places) -> Catalogue:
 
 
 def _scanned(places: Places, opened: list[str]) -> pa.Table:
-    tables = []
-    for number, name in enumerate(opened):
-        table = pq.read_table(places.scan(name), columns=_SCANNED, partitioning=None)
-        table = table.set_column(0, "key", as_text(table["key"]))
-        tables.append(table.add_column(0, "shard", pa.array(np.full(table.num_rows, number, dtype=np.int32))))
+    with ThreadPoolExecutor(_FILES_AT_A_TIME) as threads:
+        tables = list(threads.map(_read_scan, [places.scan(name) for name in opened], range(len(opened))))
     return pa.concat_tables(tables).combine_chunks()
+
+
+def _read_scan(path: Path, number: int) -> pa.Table:
+    # ParquetFile reads a small file in half of the time that read_table needs to find out what it is.
+    with pq.ParquetFile(path) as file:
+        table = file.read(columns=_SCANNED, use_threads=False)
+    table = table.set_column(0, "key", as_text(table["key"]))
+    return table.add_column(0, "shard", pa.array(np.full(table.num_rows, number, dtype=np.int32)))
 
 
 def as_text(keys: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -106,7 +114,7 @@ def _splits(places: Places, opened: list[str], tars: list[dict[str, str]], scann
         [_SPLITS.index(tar["split"]) for tar in tars] or [0], [int(tar["samples"]) for tar in tars] or [0]
     ).astype(np.int64)
     places_, mine = _places(shard, planned["jpg_offset"]), _places(scanned["shard"], scanned["jpg_offset"])
-    order = np.argsort(places_)
+    order = np.argsort(places_, kind="stable")  # two sorted runs, one a split: next to no work
     found = np.searchsorted(places_[order], mine)
     inside = np.minimum(found, max(len(order) - 1, 0))
     hit = (found < len(order)) & (places_[order][inside] == mine) if len(order) else np.zeros(len(mine), dtype=bool)

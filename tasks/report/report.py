@@ -8,7 +8,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict
 
 from tasks.files import write_bytes
-from tasks.report.cards import Card, Looks, cards, choose, choose_by_split, choose_rejects, look_at
+from tasks.report.cards import Card, Looks, Watch, cards, choose, choose_by_split, choose_rejects, look_at
 from tasks.report.catalogue import Catalogue, read_catalogue
 from tasks.report.facts import Facts, gather_facts, median, share
 from tasks.report.funnel import funnel, shard_stats
@@ -55,13 +55,23 @@ class ReportSummary(BaseModel):
     odd_pictures: dict[str, int]
     samples_with_repeated_source: int
 
+    def in_words(self) -> str:
+        """What was looked at, in a line."""
+        odd = ", ".join(f"{count:,} {kind}" for kind, count in self.odd_pictures.items()) or "none"
+        return f"{self.samples:,} samples, {self.pictures_looked_at:,} pictures looked at; odd ones: {odd}"
 
-def write_report(places: Places, target: Path, settings: ReportSettings) -> ReportSummary:
-    """Write the report of a dataset to ``target``. Raises DatasetError if its tables are missing or disagree."""
+
+def write_report(
+    places: Places, target: Path, settings: ReportSettings, watch: Watch = lambda samples, _: samples
+) -> ReportSummary:
+    """Write the report of a dataset to ``target``; ``watch`` sees the pictures pass that are looked at.
+
+    Raises DatasetError if its tables are missing or disagree.
+    """
     catalogue = read_catalogue(places)
     facts = gather_facts(catalogue)
     sample = choose(facts.rows, settings.pictures_looked_at, settings.seed)
-    looks = look_at(catalogue, sample, _EXAMPLES)
+    looks = look_at(catalogue, sample, _EXAMPLES, watch)
     write_bytes(
         target,
         self_contained(

@@ -1,10 +1,13 @@
 """The report stage as a Prefect task."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from prefect import task
 
 from tasks.layout import DataRoot
+from tasks.progress import with_progress
+from tasks.report.pictures import Sample
 from tasks.report.places import places_in_root
 from tasks.report.report import ReportSummary, write_report
 from tasks.report.training import write_training_report
@@ -18,7 +21,11 @@ from tasks.words import fails_in_words
 def write_report_task(root: Path, dataset_name: str, report: ReportSettings) -> ReportSummary:
     """Write a dataset's report. A retry is safe: it only reads, and the page is whole or not there."""
     data = DataRoot(root)
-    return write_report(places_in_root(data, dataset_name), data.report(dataset_name), report)
+
+    def watch(samples: Iterable[Sample], total: int) -> Iterable[Sample]:
+        return with_progress(samples, "report-progress", total, "pictures looked at")
+
+    return write_report(places_in_root(data, dataset_name), data.report(dataset_name), report, watch)
 
 
 @task(name="write-training-report", task_run_name="report-training-{name}", **RETRIES)

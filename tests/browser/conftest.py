@@ -41,7 +41,7 @@ def new_page(chromium: Any, troubles: list[str]) -> Iterator[Callable[..., Any]]
         context = chromium.new_context(viewport=SCREENS[screen], color_scheme=scheme, **options)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("console", lambda message: _note_error(message, troubles))
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("request", lambda request: _note_foreign(request.url, troubles))
         page.on("dialog", lambda dialog: (troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
@@ -52,8 +52,13 @@ def new_page(chromium: Any, troubles: list[str]) -> Iterator[Callable[..., Any]]
         context.close()
 
 
+def _note_error(message: Any, troubles: list[str]) -> None:
+    if message.type == "error":
+        troubles.append(f"{message.text} ({message.location['url']})")
+
+
 def _note_foreign(url: str, troubles: list[str]) -> None:
-    if not url.startswith(("file:", "data:", "http://127.0.0.1:")):
+    if not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:")):
         troubles.append(f"request to {url}")
 
 

@@ -3,28 +3,77 @@
 import re
 
 import pytest
+import yaml
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 
 from flows.audit import audit_download
+from flows.metadata import download_metadata
+from tasks.demo.hub import busy
 from tests.golden import copy_shards
+from tests.tasks.metadata import conftest as metadata
+from tests.tasks.metadata.samples import make_slice
+
+pins, serve = metadata.pins, metadata.serve
 
 
 @pytest.fixture
-def run(prefect_server, tmp_path):
-    """The id of an audit's flow run, and the UI's address."""
-    audit_download(copy_shards("golden", tmp_path / "raw" / "shards"))
+def ui(prefect_server):
+    """The UI's address."""
+    return prefect_server.removesuffix("/api")
+
+
+def ours(troubles):
+    """Troubles but for pictures that Prefect's UI asks its server for and that the server does not have."""
+    return [trouble for trouble in troubles if not trouble.endswith(("/favicon.ico)", "undefined.svg)"))]
+
+
+def the_run(tmp_path):
+    """The flow run whose name tells of this test's folder."""
     with get_client(sync_client=True) as client:
-        newest = sorted(client.read_flow_runs(limit=200), key=lambda run: run.expected_start_time)
-        (audit,) = [run for run in newest if str(tmp_path) in run.name]
-    return audit.id, prefect_server.removesuffix("/api")
+        named = FlowRunFilter.model_validate({"name": {"like_": str(tmp_path)}})
+        (run,) = client.read_flow_runs(flow_run_filter=named)
+    return run
 
 
-def test_a_run_shows_its_shards_and_artifacts(run, new_page, screenshots):
-    run_id, ui = run
+def test_a_run_shows_its_shards_its_end_in_words_and_artifacts(ui, new_page, screenshots, troubles, tmp_path):
+    audit_download(copy_shards("golden", tmp_path / "raw" / "shards"))
     page = new_page()
-    page.goto(f"{ui}/runs/flow-run/{run_id}")
+    page.goto(f"{ui}/runs/flow-run/{the_run(tmp_path).id}")
     page.get_by_text("audit-00000002").first.wait_for()
+    page.get_by_text("3 shards, 141 of 192 URLs succeeded, 0 findings").first.wait_for()
     page.screenshot(path=screenshots / "prefect-run.png")
     page.goto(f"{ui}/artifacts")
-    page.get_by_text(re.compile("failure-reasons")).first.wait_for()
+    for artifact in ("failure-reasons", "raw-shards", "audit-progress"):
+        page.get_by_text(re.compile(artifact)).first.wait_for()
     page.screenshot(path=screenshots / "prefect-artifacts.png")
+    assert ours(troubles) == []
+
+
+def test_a_task_that_was_retried_shows_how_often_it_ran(
+    ui,
+    new_page,
+    screenshots,
+    troubles,
+    tmp_path,
+    serve,
+    pins,
+):
+    slice_file = tmp_path / "slice.yaml"
+    slice_file.write_text(yaml.safe_dump(make_slice(*pins).model_dump(mode="json", exclude_unset=True)))
+    with serve({"a.parquet": [busy(503, "3600")]}):  # longer than anybody waits: the task run fails, and is tried again
+        download_metadata(tmp_path / "root", str(slice_file))
+    with get_client(sync_client=True) as client:
+        named = TaskRunFilter.model_validate({"name": {"any_": ["metadata-a.parquet"]}})
+        (retried,) = client.read_task_runs(
+            flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [the_run(tmp_path).id]}}),
+            task_run_filter=named,
+        )
+    page = new_page()
+    page.goto(f"{ui}/runs/task-run/{retried.id}")
+    page.get_by_text("metadata-a.parquet").first.wait_for()
+    page.get_by_text("Run Count").wait_for()
+    page.screenshot(path=screenshots / "prefect-retry.png")
+    assert re.search(r"Run Count\s+2\b", page.locator("body").inner_text())
+    assert retried.state.is_completed()
+    assert ours(troubles) == []

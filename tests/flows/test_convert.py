@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -144,13 +146,19 @@ def test_changed_raw_shard_is_audited_again(tmp_path):
 def test_progress_and_tables_are_shown_in_the_ui(raw, tmp_path):
     with pytest.raises(GateError):
         audit_download(raw, tmp_path / "audit", cluster=cluster(tmp_path, 2))
-    convert_dataset(raw, tmp_path / "shown", tmp_path / "audit", settings_of(CASE), cluster(tmp_path, 2))
+    converted = (raw, tmp_path / "shown", tmp_path / "audit", settings_of(CASE), cluster(tmp_path, 2))
+    state = convert_dataset(*converted, return_state=True)
+    counts = CASE["counts"]
+    assert f"{counts['train']} train, {counts['val']} val, {counts['skipped']} rejected" in state.message
     with get_client(sync_client=True) as client:
         newest = {a.key: a for a in reversed(client.read_artifacts(sort=ArtifactSort.CREATED_DESC))}
-    for key in ("audit-progress", "scan-progress", "write-progress"):
+    for key in ("audit-progress", "scan-progress", "write-progress", "index-progress"):
         assert newest[key].data == 100.0
         assert "a minute" in newest[key].description
-    reasons = {row["reason"]: row["samples"] for row in json.loads(newest["reject-reasons"].data)}
+    rejects = json.loads(newest["reject-reasons"].data)
+    reasons = Counter(reason for row in rejects for reason in row["samples"] * [row["reason"]])
     assert reasons == CASE["counts"]["skip_reasons"]
+    assert all(re.fullmatch(r"\d+ in 0000000\d\.tar", row["for example"]) for row in rejects)
+    assert len(json.loads(newest["output-tars"].data)) == len(CASE["output_shards"])
     assert "HTTP Error 404: Not Found" in newest["failure-reasons"].data
     assert len(json.loads(newest["raw-shards"].data)) == 4

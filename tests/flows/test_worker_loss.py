@@ -72,7 +72,7 @@ def until(reached: Callable[[], bool], seconds: float = 120) -> None:
 
 
 @pytest.mark.usefixtures("faulty_workers")
-def test_a_shard_that_takes_all_memory_is_set_apart_and_no_plan_is_made_around_it(raw, tmp_path, faults):
+def test_a_shard_that_kills_its_workers_is_set_apart_and_named_and_a_rerun_does_the_rest(raw, tmp_path, faults):
     out, cluster = tmp_path / "out", profile(tmp_path, "{kind: local, workers: 2, memory: 600MiB}")
     faults.mark("scan-00000002", "memory")
     faults.mark("scan-00000001", "killed once")
@@ -80,31 +80,24 @@ def test_a_shard_that_takes_all_memory_is_set_apart_and_no_plan_is_made_around_i
     assert run.is_failed()
     assert "00000002.tar is needed but could not be scanned" in run.message and "worker died" in run.message
     assert {path.stem for path in (out / ".prepare" / "scan").glob("*.json")} == {"00000000", "00000001", "00000003"}
+    # No plan is made around a missing scan.
     assert not (out / ".prepare" / "plan.json").exists() and not list(out.glob("*.tar"))
     states = states_of(run)
     assert states["scan-00000002"] == "Crashed" and states["scan-00000001"] == "Completed"
     assert "Running" not in states.values()
 
     faults.heal("scan-00000002")
-    begun = faults.times()
-    assert convert(raw, out, cluster).is_completed()
-    assert is_golden(out)
-    assert {work for work in faults.times() - begun if work.startswith("scan")} == {"scan-00000002"}
-
-
-@pytest.mark.usefixtures("faulty_workers")
-def test_calls_of_exit_while_tars_are_written_fail_the_flow_by_name(raw, tmp_path, faults):
-    out, cluster = tmp_path / "out", profile(tmp_path, "{kind: local, workers: 2}")
     faults.mark("write-train-000001", "os._exit")
     faults.mark("write-val-000000", "sys.exit")
+    begun = faults.times()
     run = convert(raw, out, cluster)
     assert run.is_failed()
     assert "writing of train-shard-000001.tar failed" in run.message
     assert "writing of val-shard-000000.tar failed" in run.message
-    assert not (out / "manifest.json").exists()
-    written = {path.name for path in out.glob("*.tar")}
+    assert {work for work in faults.times() - begun if work.startswith("scan")} == {"scan-00000002"}
     missing = {"train-shard-000001.tar", "val-shard-000000.tar"}
-    assert written == {tar["filename"] for tar in CASE["output_shards"]} - missing
+    assert {path.name for path in out.glob("*.tar")} == {tar["filename"] for tar in CASE["output_shards"]} - missing
+    assert not (out / "manifest.json").exists()
     assert "Running" not in states_of(run).values()
 
     faults.heal("write-train-000001")
@@ -168,10 +161,8 @@ def _while(other: Callable[[], None], this: Callable[[], State[ConvertResult]]) 
         thread.join()
 
 
-@pytest.mark.usefixtures("faulty_workers")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_an_ended_flow_leaves_no_process_and_a_rerun_does_only_what_was_in_flight(
-    raw, tmp_path, faults, prefect_server, number
+    raw, tmp_path, faults, prefect_server
 ):
     out = tmp_path / "out"
     command = [sys.executable, "-m", "flows.convert", "--source-dir", str(raw), "--output-dir", str(out)]
@@ -180,18 +171,19 @@ def test_an_ended_flow_leaves_no_process_and_a_rerun_does_only_what_was_in_fligh
     command += ["--cluster", profile(tmp_path, "{kind: local, workers: 2}")]
     environment = os.environ | faults.environment | {"PREFECT_API_URL": prefect_server}
     faults.mark("scan-00000002", "waits")
-    flow = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True)
-    until(lambda: faults.times()["scan-00000002"] == 1 and (out / ".prepare" / "scan" / "00000003.json").exists())
-    flow.send_signal(number)
-    _, errors = flow.communicate(timeout=60)
-    until(lambda: not processes_of(faults), 30)
-    assert flow.returncode == (130 if number == signal.SIGTERM else -signal.SIGKILL), errors.decode()
-    assert number == signal.SIGKILL or b"start it again to go on" in errors
-    assert b"Traceback" not in errors
+    for run, (number, status) in enumerate({signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 130}.items(), 1):
+        flow = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True)
+        until(lambda: (out / ".prepare" / "scan" / "00000003.json").exists())
+        until(lambda: faults.times()["scan-00000002"] == run)  # noqa: B023
+        flow.send_signal(number)
+        _, errors = flow.communicate(timeout=60)
+        until(lambda: not processes_of(faults), 60)
+        assert flow.returncode == status, errors.decode()
+        assert b"Traceback" not in errors
+    assert b"start it again to go on" in errors
 
     faults.heal("scan-00000002")
-    begun = faults.times()
     subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, timeout=200)
     assert is_golden(out)
-    assert {work for work in faults.times() - begun if work.startswith("scan")} == {"scan-00000002"}
+    assert {work: count for work, count in faults.times().items() if count > 1} == {"scan-00000002": 3}
     assert not files_under(out / ".prepare" / "staging")

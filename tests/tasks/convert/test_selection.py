@@ -9,6 +9,8 @@ import pytest
 from tasks.convert import jpeg
 from tasks.convert.conversion import Conversion
 from tasks.convert.jpeg import check_jpeg
+from tasks.convert.models import PrepareFolder
+from tasks.convert.plan_files import reject_kinds
 from tasks.convert.sample import INVALID, judge
 from tasks.convert.scan import scan_shard
 from tasks.errors import PipelineError, ShardError
@@ -157,6 +159,16 @@ def test_either_split_may_be_empty(raw, tmp_path):
         manifest = convert(raw, tmp_path / split, ConvertSettings(validation_fraction=fraction))
         assert {tar["split"] for tar in manifest["output_shards"]} == {split}
         assert manifest["counts"][split] == 12
+
+
+def test_rejects_are_told_by_reason_and_cause_with_an_example(tmp_path):
+    broken = [("c.jpg", picture()[:-40]), *sample("c", 3)[1:]]
+    write_shard(tmp_path / "raw", 0, [sample("a", 1, " "), sample("b", 2), broken, sample("d", 4, "")])
+    convert(tmp_path / "raw", tmp_path / "out", ConvertSettings())
+    first, second = reject_kinds(PrepareFolder(dataset_dir=tmp_path / "out"))
+    assert (first["reason"], first["samples"], first["for example"]) == ("empty_caption", 2, "a in 00000000.tar")
+    assert (second["reason"], second["samples"], second["for example"]) == ("invalid_sample", 1, "c in 00000000.tar")
+    assert "truncated" in second["cause"]
 
 
 def test_reasons_keep_every_character_of_an_extension(tmp_path):

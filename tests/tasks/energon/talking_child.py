@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from tasks.energon.child import answer_parent
@@ -28,6 +29,9 @@ def act(request: dict[str, Any]) -> dict[str, Any]:
         sys.stderr.write(f"pids {os.getpid()} {sleeper.pid}\n")
     if "lose_worker" in request:
         multiprocessing.get_context("fork").Process(target=lose_worker).start()
+    if "lose_pool_worker" in request:
+        with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as processes:
+            processes.submit(lose_worker).result()
     time.sleep(request.get("sleep", 0))
     return {"heard": request.get("say")}
 

@@ -62,6 +62,11 @@ def test_losing_a_worker_ends_the_process_instead_of_a_wait_for_ever(tmp_path: P
         run_child(CHILD, {"lose_worker": True, "sleep": 300}, tmp_path / "log")
 
 
+def test_losing_one_of_several_loaders_is_worth_a_retry(tmp_path: Path) -> None:
+    with pytest.raises(TransientError, match=r"signal 9(.|\n)*a worker process ended"):
+        run_child(CHILD, {"lose_pool_worker": True}, tmp_path / "log")
+
+
 def test_processes_left_behind_are_ended(tmp_path: Path) -> None:
     run_child(CHILD, {"leave": True}, tmp_path / "log")
     assert all(ended(pid) for pid in pids_in(tmp_path / "log"))

@@ -1,5 +1,6 @@
 """The Prefect tasks around the download, called as plain functions."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def test_progress_is_a_line_a_person_understands(tmp_path: Path) -> None:
     assert line.startswith(
         "1 of 2 shards done: 1,500 attempts, 900 successes (60.0%), 500 failed downloads, 100 failed resizes; 1"
     )
-    assert line.endswith(" attempts/s, 0.02 GB, 0 workers, 1 restarts, 0 min left")
+    assert re.search(r" attempts/s, 0\.02 GB, 0 workers, 1 restarts, [12]\d s left$", line)
     assert percentage(progress) == pytest.approx(100 / 3)
 
 

@@ -1,8 +1,5 @@
 """Trouble that is seen early: disk, success rate, decoder, name resolution."""
 
-import contextlib
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from tasks.settings import DownloadSettings, TroubleSettings
 from tests.tasks.images.conftest import SETTINGS, Slice, make_slice
 from tests.tasks.images.test_download import says
 from tests.tasks.images.web import Web
+from tests.tasks.small_disk import small_disk
 
 pytestmark = pytest.mark.xdist_group("faults")
 
@@ -81,21 +79,9 @@ def test_little_space_is_a_warning_said_once(copied: Slice) -> None:
     assert check_space(copied.root.path, SETTINGS) is None
 
 
-@contextlib.contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
-    folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip("this user may not mount a file system")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
-
-
 def test_disk_that_gets_full_is_recognised(tmp_path: Path, web: Web, downloader: DownloaderEnvironment) -> None:
-    with small_disk(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk", "size=1m") as mounted:
+        disk = mounted.folder
         slice_ = make_slice(DataRoot(tmp_path / "root"), web, lambda _: "ok")
         slice_.root.shards.parent.mkdir(parents=True, exist_ok=True)
         (disk / "shards").mkdir()

@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from tasks.megatron.describe import describe_training
-from tasks.megatron.logs import TrainingLog, logs_of, read_training_log, tail
+from tasks.megatron.logs import TrainingLog, logs_of, read_training_log, step_in, tail
 from tasks.megatron.plot import curves
 
 SAMPLE = Path(__file__).parent / "sample-log.txt"
@@ -63,6 +63,11 @@ def test_logs_of_the_steps_are_found_beside_the_jobs_own(tmp_path):
         (tmp_path / name).write_text(name)
     assert {path.name for path in logs_of(421, own)} == {own.name, "log-vision-vision.training_421_0.out"}
     assert logs_of(421, None) == [] == logs_of(421, tmp_path / "gone" / "x.out")
+
+
+def test_a_line_of_the_log_tells_the_step_of_all():
+    assert step_in("job 421 is RUNNING: 12:00:00 iteration       10/    1000 | lm loss: 3.6E+00 |") == (10, 1000)
+    assert step_in("job 421 is PENDING (Resources)") is None
 
 
 def test_tail_shows_words_only(tmp_path):

@@ -57,6 +57,15 @@ def test_what_the_caller_gives_wins_over_the_slice(tmp_path: Path):
     assert (given.prompt, given.source_dataset, given.source_revision) == ("Say.", REPO, "another")
 
 
+def test_what_a_form_sends_untouched_is_not_given(tmp_path: Path):
+    """The Prefect UI sends every field of a group once it is opened."""
+    mine = load(tmp_path, gate={"minimum_successes": 5}, convert={"prompt": "Say.", "maximum_samples": 9})
+    assert mine.gate_settings(GateSettings(**GateSettings().model_dump()), 10).minimum_successes == 5
+    form = ConvertSettings(**ConvertSettings(max_samples_per_tar=7).model_dump())
+    filled = mine.convert_settings(form)
+    assert (filled.prompt, filled.maximum_samples, filled.max_samples_per_tar) == ("Say.", 9, 7)
+
+
 def test_a_caller_that_contradicts_the_slice_is_told_so():
     with pytest.raises(SettingsError, match=r"maximum_samples .10. is below minimum_train_samples"):
         load_slice("datacomp-1b-tutorial").convert_settings(ConvertSettings(maximum_samples=10))

@@ -1,0 +1,1 @@
+"""Automations of a Prefect server, which tell people of runs that failed, stalled or completed."""

@@ -1,0 +1,82 @@
+"""Load the automations into a Prefect server: ``python -m deployments.automations.load --notify TYPE/NAME``."""
+
+import sys
+from importlib.resources import files
+from typing import Any
+from uuid import UUID
+
+import yaml
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.events.schemas.automations import AutomationCore
+from prefect.exceptions import ObjectNotFound
+from pydantic import Field
+
+from flows.command_line import BAD_ARGUMENTS, CommandLine, read_arguments, say
+from flows.server import prefect_api
+from tasks.errors import PipelineError, SettingsError
+
+BODY = """\
+{{ flow.name }}: {{ flow_run.name }} is {{ flow_run.state.name }}. {{ flow_run.state.message }}
+{{ (flow_run|ui_url) or "" }}
+"""
+"""Jinja, filled in by the server when an automation fires."""
+
+
+class LoadCommandLine(CommandLine):
+    """Load the automations of runs that failed, stalled or completed; those of the same name are replaced."""
+
+    notify: str | None = Field(
+        None,
+        pattern="^[a-z0-9-]+/[A-Za-z0-9-]+$",
+        description="Notification block of the server that they send to, as TYPE/NAME; null: they only make an event.",
+    )
+
+
+def automations(block: UUID | None) -> list[AutomationCore]:
+    """The automations in the YAML files beside this module, each with a notification if there is a block for it."""
+    found = []
+    declarations = (path for path in files(__package__).iterdir() if path.name.endswith(".yaml"))
+    for path in sorted(declarations, key=lambda path: path.name):
+        declared: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if block is not None:
+            message = {"type": "send-notification", "subject": declared["name"], "body": BODY}
+            declared["actions"] = [{**message, "block_document_id": block}]
+        found.append(AutomationCore.model_validate(declared))
+    return found
+
+
+def load(notify: str | None) -> list[str]:
+    """Create or replace the automations on the configured server; their names. Raises SettingsError."""
+    with get_client(sync_client=True) as client:
+        loaded = automations(_block(client, notify) if notify else None)
+        for automation in loaded:
+            for old in client.read_automations_by_name(automation.name):
+                client.delete_automation(old.id)
+            client.create_automation(automation)
+    return [automation.name for automation in loaded]
+
+
+def _block(client: SyncPrefectClient, notify: str) -> UUID:
+    kind, _, name = notify.partition("/")
+    try:
+        return client.read_block_document_by_name(name, kind, include_secrets=False).id
+    except ObjectNotFound:
+        raise SettingsError(
+            f"notify: the server has no block {notify}; `prefect block ls` lists what it has, and the UI makes new ones"
+        ) from None
+
+
+def main() -> None:
+    """Read the command line, load, and say what is loaded."""
+    notify = read_arguments(LoadCommandLine, sys.argv[1:]).notify
+    try:
+        with prefect_api() as api:
+            names = load(notify)
+    except PipelineError as error:
+        say(str(error))
+        raise SystemExit(BAD_ARGUMENTS) from None
+    sys.stdout.write("".join(f"{name}\n" for name in names) + f"{api.ui}/automations\n")
+
+
+if __name__ == "__main__":
+    main()
