@@ -9,6 +9,7 @@ import pytest
 from benchmarks.many_shards import ManyShardsCommandLine
 from benchmarks.memory import MemoryCommandLine
 from benchmarks.plan import PlanCommandLine
+from benchmarks.scale import ScaleCommandLine
 from benchmarks.viewer import ViewerBenchmarkCommandLine
 from deployments.profiles import load_profile
 from flows.check import check_dataset
@@ -45,9 +46,10 @@ def test_commands_for_gpu_jobs_are_understood(command):
 @pytest.mark.parametrize("command", [c for c in documents.commands() if "-m benchmarks." in c])
 def test_commands_of_benchmarks_are_understood(command):
     models = {
-        "plan": PlanCommandLine,
         "many_shards": ManyShardsCommandLine,
         "memory": MemoryCommandLine,
+        "plan": PlanCommandLine,
+        "scale": ScaleCommandLine,
         "viewer": ViewerBenchmarkCommandLine,
     }
     _, _, module, *arguments = shlex.split(command)

@@ -37,13 +37,13 @@ def ui(state_home, tmp_path):
         yield address_of(process, log) + "/api"
     finally:
         process.send_signal(signal.SIGTERM)
-        ended = process.wait(60)
+        ended = process.wait(240)
     assert ended == 0
 
 
 def address_of(process: subprocess.Popen[bytes], log: Path) -> str:
     """The address that the program tells, once it does."""
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     while not (found := re.search(r"Prefect UI: (http://\S+)/deployments", log.read_text(encoding="utf-8"))):
         assert process.poll() is None and time.monotonic() < deadline, log.read_text(encoding="utf-8")
         time.sleep(0.2)
