@@ -60,6 +60,7 @@ settings: $(VENV)/.ready
 
 # The marker is written last, so that a set-up that was cut short is done again.
 $(VENV)/.ready: pyproject.toml constraints.txt
+	@test ! -L $(VENV) || { echo '$(VENV) is a link to an environment that others use: delete the link'; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@

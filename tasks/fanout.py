@@ -69,14 +69,18 @@ def run_each(runner: TaskRunner[Any], task: Task[..., Any], jobs: Iterable[Job],
     """Run ``task(job=job)`` for every job, at most ``window`` at a time, yielding outcomes as they come.
 
     ``jobs`` is read only when there is room, so a generator can decide late whether there is more to do.
+    A job that was lost is tried again alone, once all others in flight have ended: then it can only kill itself, and
+    one that was merely on the worker of another that kills it ends well.
     Must be called inside a flow run. Raises PipelineError when nothing ends for STALL_SECONDS, or when the cluster is
     gone.
     """
     flight: _Flight[Job] = _Flight(runner, task)
     source = iter(jobs)
     while True:
-        while len(flight.running) < window and (job := next(source, None)) is not None:
+        while not flight.suspects and len(flight.running) < window and (job := next(source, None)) is not None:
             flight.submit(job, attempt=1)
+        if not flight.running and flight.suspects:
+            flight.submit(*flight.suspects.pop(0))
         if not flight.running:
             flight.tell_crashed(RECORD_SECONDS)
             return
@@ -126,6 +130,7 @@ class _Flight(Generic[Job]):
         self.running: dict[UUID, tuple[Any, Job, int]] = {}
         self.finished: queue.Queue[UUID] = queue.Queue()
         self.crashed: dict[UUID, str] = {}
+        self.suspects: list[tuple[Job, int]] = []
 
     def submit(self, job: Job, attempt: int) -> None:
         """Hand a job to the runner; its end comes through the queue."""
@@ -183,12 +188,11 @@ class _Flight(Generic[Job]):
         self.tell_crashed(0)
         if isinstance(job, Group) and (halves := job.halves()):
             get_run_logger().warning("%s: Dask gave up on them (%s): a worker died; they go on in halves", job, status)
-            for half in halves:
-                self.submit(cast(Job, half), attempt=1)
+            self.suspects += [(cast(Job, half), 1) for half in halves]
             return None
         if attempt < LOST_ATTEMPTS:
             get_run_logger().warning("%s: %s", job, message)
-            self.submit(job, attempt + 1)
+            self.suspects.append((job, attempt + 1))
             return None
         return Outcome(job, error=PipelineError(f"{job}: {message}; see the worker's log for what killed it"))
 

@@ -24,7 +24,8 @@ class CheckSummary(BaseModel):
     def in_words(self) -> str:
         """What passed, in a line."""
         loaded = " and ".join(f"{one.samples:,} {one.split}" for one in self.loaded)
-        return f"{self.index.shards} tars are as the manifest says; {loaded} samples loaded, each once"
+        tried = f"; {len(self.processed.batches)} batches went through the processor" if self.processed else ""
+        return f"{self.index.shards} tars are as the manifest says; {loaded} samples loaded, each once{tried}"
 
 
 def check_dataset(dataset_dir: Path, check: CheckSettings) -> CheckSummary:

@@ -10,6 +10,8 @@ from flows.audit import audit_download
 from flows.convert import convert_dataset
 from flows.metadata import download_metadata
 from flows.report import report_dataset
+from tasks.audit.models import AuditJob
+from tasks.audit.shard import audit_shard
 from tasks.one_writer import NOTE, one_writer
 from tests.golden import EXPECTED, copy_shards, settings_of
 
@@ -64,7 +66,9 @@ def test_second_run_stops_at_once_and_names_the_first(root: Path, what: str, fol
 
 def test_finished_audit_and_metadata_keep_nobody_out(root: Path) -> None:
     """Runs for two datasets of one root meet in the stages that they share."""
-    audit_download(root / "raw" / "shards")
+    shards = root / "raw" / "shards"
+    for tar in shards.glob("*.tar"):
+        audit_shard(AuditJob(shards_dir=shards, audit_dir=root / "raw" / "audit", shard=tar.stem))
     with one_writer(root / "raw" / "audit", "audit"):
         assert run("audit", root).is_completed()
 

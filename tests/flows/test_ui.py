@@ -33,13 +33,21 @@ def ui(state_home, tmp_path):
             stdout=output,
             stderr=output,
         )
-    deadline = time.monotonic() + 150
+    try:
+        yield address_of(process, log) + "/api"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        ended = process.wait(240)
+    assert ended == 0
+
+
+def address_of(process: subprocess.Popen[bytes], log: Path) -> str:
+    """The address that the program tells, once it does."""
+    deadline = time.monotonic() + 600
     while not (found := re.search(r"Prefect UI: (http://\S+)/deployments", log.read_text(encoding="utf-8"))):
         assert process.poll() is None and time.monotonic() < deadline, log.read_text(encoding="utf-8")
         time.sleep(0.2)
-    yield found[1] + "/api"
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    return found[1]
 
 
 def prefect(api: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -51,7 +51,7 @@ def test_check_tells_shapes_and_selected_tokens_of_both_splits(indexed: Path, pr
     check = CheckSettings(processor=str(processor), processor_batches=2, processor_batch_size=2)
     summary = check_dataset(indexed, check)
     assert [load.samples for load in summary.loaded] == [4, 2]
-    assert summary.processed is not None
+    assert summary.processed is not None and "3 batches went through the processor" in summary.in_words()
     batches = summary.processed.batches
     assert [(batch.split, batch.input_ids[0]) for batch in batches] == [("train", 2), ("train", 1), ("val", 2)]
     for batch in batches:
