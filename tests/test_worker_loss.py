@@ -51,6 +51,6 @@ def test_job_of_a_group_that_kills_its_worker_every_time_is_set_apart_and_its_ne
     assert "job 2" in str(outcomes[2].error) and "worker died" in str(outcomes[2].error)
     ran = Counter((tmp_path / "ran").read_text(encoding="ascii").split())
     assert (ran["0"], ran["1"], ran["3"]) == (1, 1, 1)
-    # A run whose worker died before it told the API of itself is not known there.
-    assert {"dying-0..1", "dying-3"} <= states.keys() <= {"dying-0..1", "dying-2..3", "dying-2", "dying-3"}
+    # Runs whose worker died may be unknown to the API, or known by no name of their own.
+    assert states["dying-0..1"] == states["dying-3"] == "Completed"
     assert "Running" not in states.values()
