@@ -40,12 +40,17 @@ class CommandLine(BaseSettings):
         return (named["init_settings"],)
 
 
-class FlowCommandLine(CommandLine):
-    """What the command lines of all flows have besides the flow's parameters."""
+class ResultCommandLine(CommandLine):
+    """Of programs that tell a result."""
 
     only_json: CliToggleFlag[bool] = Field(
         False, alias="json", description="Write nothing but the result, as one JSON object, to stdout."
     )
+
+
+class FlowCommandLine(ResultCommandLine):
+    """What the command lines of all flows have besides the flow's parameters."""
+
     quiet: CliToggleFlag[bool] = Field(
         False, description="Show warnings, errors and the result only: neither progress nor log lines."
     )

@@ -8,14 +8,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, CommandLine, read_arguments, say
+from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, ResultCommandLine, read_arguments, say
 from tasks.errors import SettingsError
 from tasks.layout import DatasetName, absolute
 from tasks.status.models import Stage, Status
 from tasks.status.overview import look
 
 
-class StatusCommandLine(CommandLine):
+class StatusCommandLine(ResultCommandLine):
     """Tell how far each stage is, what is missing, what failed and why, and what a rerun would do. Changes nothing."""
 
     root: Path = Field(description="Data root.")
@@ -60,7 +60,8 @@ def main() -> None:
     except SettingsError as error:
         say(str(error))
         raise SystemExit(BAD_ARGUMENTS) from None
-    show(status, Console(file=sys.stdout))
+    if not arguments.only_json:
+        show(status, Console(file=sys.stdout))
     sys.stdout.write(status.model_dump_json() + "\n")
     raise SystemExit(FAILED if status.failed else DONE)
 

@@ -31,7 +31,7 @@ def written(folder: Path, text: str) -> str:
         ("name: x\ndask: {kind: slurm, wrokers: 3}", "dask.wrokers is unknown; known here: interface, job, jobs,"),
         ("name: x\ndask: {kind: slurm, job: {mme: 3G}}", "dask.job.mme is unknown; known here: account,"),
         ("name: x\nslurm: {partitoin: cpu}", "slurm.partitoin is unknown; known here: account,"),
-        ("name: x\ncolour: red", "colour is unknown; known here: dask, name, slurm"),
+        ("name: x\ncolour: red", "colour is unknown; known here: dask, name, plan_in_memory, slurm, task_runs"),
         ("name: x\ndask: {kind: slrum}", "expected tags: 'local', 'address', 'slurm', 'srun'"),
         ("name: x\ndask: {kind: local, memory: lots}", "dask.memory is 'lots'"),
         ("name: x\ndask: {kind: srun, workers: 0}", "dask.workers is 0: Input should be greater than or equal to 1"),

@@ -29,7 +29,8 @@ def test_help_tells_every_parameter(module):
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert "--root" in done.stdout or "-dir" in done.stdout
-    assert "--json" in done.stdout and "--quiet" in done.stdout
+    assert "--json" in done.stdout
+    assert module == "status" or "--quiet" in done.stdout
 
 
 @pytest.mark.parametrize(

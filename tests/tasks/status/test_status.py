@@ -195,6 +195,7 @@ def test_program_prints_a_table_and_one_json_object_and_exits_as_the_others(root
     assert done.returncode == 0, done.stderr
     assert Status.model_validate_json(done.stdout.splitlines()[-1]).dataset_name == "energon"
     assert "read train and val" in done.stdout and "[" not in done.stdout.splitlines()[0]
+    assert program("--root", str(root), "--json").stdout == done.stdout.splitlines()[-1] + "\n"
     (root / "raw" / "shards" / "00000001.tar").write_bytes(b"cut")
     failed = program("--root", str(root))
     assert failed.returncode == 1 and "plan: 00000001.tar changed since" in failed.stdout
