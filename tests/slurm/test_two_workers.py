@@ -9,13 +9,21 @@ import pytest
 from tests.slurm.pool import Pool
 
 
+# A run that a busy worker is about to submit must not seem lost to the other one; the tests' own second is too short.
+PATIENT = {"PREFECT_INTEGRATIONS_SLURM_WORKER_ORPHAN_SECONDS": "300"}
+
+
 @pytest.fixture
 def second_worker(pool: Pool) -> Iterator[Pool]:
     """The pool again, with another worker."""
     second = replace(pool, worker=None)
-    second.start_worker("second")
+    pool.kill_worker()
+    pool.start_worker(**PATIENT)
+    second.start_worker("second", **PATIENT)
     yield second
     second.kill_worker()
+    pool.kill_worker()
+    pool.start_worker()
 
 
 def test_a_run_that_two_workers_watch_is_rescheduled_once(pool: Pool, second_worker: Pool, shared: Path) -> None:
