@@ -8,7 +8,6 @@ import pytest
 
 from tests.slurm.pool import Pool
 
-
 # A run that a busy worker is about to submit must not seem lost to the other one; the tests' own second is too short.
 PATIENT = {"PREFECT_INTEGRATIONS_SLURM_WORKER_ORPHAN_SECONDS": "300"}
 
