@@ -38,6 +38,8 @@ def task_runner(profile: ClusterProfile, report_folder: Path | None = None) -> "
     seconds = getattr(profile.dask, "startup_seconds", _LOCAL_STARTUP_SECONDS)
     dask.config.set(_DASK_CONFIG)
     logging.getLogger("distributed").setLevel(logging.WARNING)
+    # Dask profiles its workers for the report, and warns of call trees that are too deep for it to weigh.
+    logging.getLogger("distributed.sizeof").setLevel(logging.ERROR)
     return ClusterRunner(report_folder=report_folder, startup_seconds=seconds, **_workers(profile))
 
 
