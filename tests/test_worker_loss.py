@@ -1,6 +1,8 @@
 """Tasks that raise, and groups whose worker dies; all other losses are in tests/flows/test_worker_loss.py."""
 
+import time
 from collections import Counter
+from uuid import UUID
 
 import pytest
 from prefect import flow
@@ -15,7 +17,9 @@ from tests.worker_loss import DyingJob, dying, dying_groups
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
-def run(jobs: list[DyingJob], workers: int = 2, size: int = 0) -> tuple[dict[int, Outcome[DyingJob]], dict[str, str]]:
+def run(
+    jobs: list[DyingJob], workers: int = 2, size: int = 0
+) -> tuple[dict[int, Outcome[DyingJob]], dict[str, str | None]]:
     """Outcomes by job number, and the last state of each task run by name. ``size``: of groups, if there are any."""
     profile = ClusterProfile(name="test", dask=LocalDask(workers=workers))
 
@@ -29,10 +33,21 @@ def run(jobs: list[DyingJob], workers: int = 2, size: int = 0) -> tuple[dict[int
             return str(flow_run.id), list(together if size else alone)
 
     flow_run_id, outcomes = losing()
-    with get_client(sync_client=True) as client:
-        only = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
-        states = {run.name: run.state_name for run in client.read_task_runs(flow_run_filter=only)}
-    return {outcome.job.number: outcome for outcome in outcomes}, states
+    return {outcome.job.number: outcome for outcome in outcomes}, _states(flow_run_id)
+
+
+def _states(flow_run_id: str) -> dict[str, str | None]:
+    """The last state of each task run by name, once none is Running: the server learns of ends a little later."""
+    only = FlowRunFilter(id=FlowRunFilterId(any_=[UUID(flow_run_id)]))
+    deadline, before = time.monotonic() + 60, {}
+    while True:
+        with get_client(sync_client=True) as client:
+            states = {run.name: run.state_name for run in client.read_task_runs(flow_run_filter=only)}
+        settled = states == before and not {"Running", "Pending"} & set(states.values())
+        if settled or time.monotonic() > deadline:
+            return states
+        before = states
+        time.sleep(2)
 
 
 def test_fault_of_the_program_is_the_outcome_of_its_job_alone(tmp_path):

@@ -179,7 +179,7 @@ def test_an_ended_flow_leaves_no_process_and_a_rerun_does_only_what_was_in_fligh
         _, errors = flow.communicate(timeout=60)
         until(lambda: not processes_of(faults), 60)
         assert flow.returncode == status, errors.decode()
-        assert b"Traceback" not in errors
+        assert b"Traceback" not in errors, errors.decode()
     assert b"start it again to go on" in errors
 
     faults.heal("scan-00000002")
