@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,16 +14,13 @@ from deployments.slurm.folder import log_tail
 from deployments.slurm.jobs import JobReport, read_receipt
 from deployments.slurm.supervised import Supervised
 from deployments.slurm.verdict import Fate, Verdict, judge
+from tasks.locks import exclusive
 
 if TYPE_CHECKING:
     from deployments.slurm.worker import SlurmWorker
 
 _SETTLED_FILE = "settled"
 _LONGEST_DELAY = 60  # seconds
-
-
-class _BeingSettled(Exception):
-    """Another worker is telling the end of this job."""
 
 
 async def settle_with_patience(worker: "SlurmWorker", job: Supervised, report: JobReport) -> None:
@@ -37,8 +32,8 @@ async def settle_with_patience(worker: "SlurmWorker", job: Supervised, report: J
                 if not settled:
                     await _settle(worker, job, report)
                 return
-        except _BeingSettled:
-            pass
+        except BlockingIOError:
+            pass  # another worker is at it
         except Exception as error:
             worker._logger.warning("Job %s has ended, but the API does not take it: %s", job.pid, error)
         await asyncio.sleep(delay)
@@ -47,38 +42,25 @@ async def settle_with_patience(worker: "SlurmWorker", job: Supervised, report: J
 
 @contextlib.contextmanager
 def _alone(folder: Path | None) -> Iterator[bool]:
-    """Hold the job's settlement; yields whether it was settled before. Raises _BeingSettled if another holds it.
+    """Hold the job's settlement; yields whether it was settled before. Raises BlockingIOError if another holds it.
 
     Two workers of one pool watch the same jobs. Without this both could schedule a run again, and the second, if a
     new job had begun meanwhile, would start a third. The lock ends with its holder.
     """
-    file = _opened(folder)
-    if file is None:
+    if folder is None or not folder.is_dir():
         yield False
         return
-    try:
-        _lock(file)
-        yield os.fstat(file).st_size > 0
+    note = folder / _SETTLED_FILE
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(exclusive(note, wait=False))
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass  # a full log directory must not keep a run from its end
+        yield note.is_file() and note.stat().st_size > 0
         with contextlib.suppress(OSError):
-            os.write(file, b"settled\n")
-    finally:
-        os.close(file)
-
-
-def _opened(folder: Path | None) -> int | None:
-    # A full or vanished log directory must not keep a run from its end.
-    with contextlib.suppress(OSError):
-        return os.open(folder / _SETTLED_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) if folder else None
-    return None
-
-
-def _lock(file: int) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise _BeingSettled from None
-    except OSError:
-        return  # a file system without locks: one worker a pool, then
+            note.write_text("settled\n", encoding="ascii")
 
 
 async def _settle(worker: "SlurmWorker", job: Supervised, report: JobReport) -> None:

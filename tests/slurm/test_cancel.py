@@ -52,7 +52,8 @@ def test_the_job_of_a_deleted_run_is_cancelled(pool: Pool, shared: Path, waits: 
     (job,) = pool.jobs_of(run_id)
     with pool.client() as client:
         client.delete_flow_run(run_id)
-    pool.until_true(lambda: pool.job_state(job) == "CANCELLED")
+    pool.until_true(lambda: pool.job_state(job) not in {"PENDING", "RUNNING", "COMPLETING"})
+    assert pool.job_state(job) == "CANCELLED" and not (shared / "ended").exists()
 
 
 def test_scancel_from_outside_is_cancelled_not_crashed(pool: Pool, shared: Path) -> None:
