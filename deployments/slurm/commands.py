@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deployments.slurm.folder import executes
 from tasks.errors import PipelineError, TransientError
 
 # What sbatch inherits would reach the job: SLURM_* and SBATCH_* change it, others may be secret.
@@ -102,13 +103,19 @@ class Slurm:
         rows = (line.split("|", 1) for line in text.splitlines() if "|" in line)
         return {Path(script.strip()): number for number, script in sorted((int(job), script) for job, script in rows)}
 
-    async def knows(self, job_id: int) -> bool:
-        """Whether slurmctld knows the job, running, waiting or just ended."""
-        answer = await self.ask("squeue", "-h", "-t", "all", "-j", str(job_id), "-o", "%A")
-        return not answer.code and bool(answer.out.strip())
+    async def script_of(self, job_id: int) -> Path | None:
+        """The script of a job that slurmctld knows, running, waiting or just ended; None if it knows no such job."""
+        answer = await self.ask("squeue", "-h", "-t", "all", "-j", str(job_id), "-O", "Command:4096")
+        script = answer.out.strip()
+        return Path(script) if not answer.code and script else None
 
-    async def cancel(self, job_id: int) -> None:
-        """Cancel a job; one that has ended already is fine. Raises SlurmRefused for another user's."""
+    async def cancel(self, job_id: int, folder: Path | None = None) -> None:
+        """Cancel a job; one that has ended already is fine. Raises SlurmRefused for another user's.
+
+        With the ``folder`` of its script, another job that got the same id since is left alone.
+        """
+        if folder is not None and not executes(await self.script_of(job_id) or Path(), folder):
+            return
         answer = await self.ask("scancel", str(job_id))
         if answer.code and UNKNOWN_JOB not in answer.error:
             raise SlurmRefused(f"scancel {job_id}: {answer.error}")

@@ -46,8 +46,12 @@ def job_in_queue(folder: Path, jobs: Mapping[Path, int]) -> int | None:
 
     The end of the path decides: what leads to the log directory may be spelled in several ways.
     """
-    wanted = (folder / SCRIPT_FILE).parts[-3:]
-    return max((job for script, job in jobs.items() if script.parts[-3:] == wanted), default=None)
+    return max((job for script, job in jobs.items() if executes(script, folder)), default=None)
+
+
+def executes(script: Path, folder: Path) -> bool:
+    """Whether ``script`` is the one in the folder of an attempt."""
+    return script.parts[-3:] == (folder / SCRIPT_FILE).parts[-3:]
 
 
 def note_job_id(folder: Path, job_id: int) -> None:

@@ -15,7 +15,7 @@ from deployments.slurm.script import RECEIPT_FILE
 
 QUEUE_FIELDS = (
     "JobID:24|,State:24|,exit_code:16|,DerivedEC:16|,RestartCnt:12|,TimeUsed:24|,TimeLimit:24|,MinMemory:24|,"
-    "NodeList:400|,Reason:200"
+    "NodeList:400|,Reason:200|,Command:4096"
 )
 ACCOUNTING_FIELDS = "JobID,State,ExitCode,DerivedExitCode,Elapsed,Timelimit,ReqMem,MaxRSS,NodeList,Reason"
 
@@ -45,6 +45,7 @@ class JobReport:
     memory: str = ""
     memory_used: str = ""
     cancelled_by: str = ""
+    script: str = ""
 
     @property
     def ended(self) -> bool:
@@ -75,7 +76,7 @@ class Receipt:
 
 def parse_squeue(text: str) -> dict[int, JobReport]:
     """Reports by job id from ``squeue -h -t all -O QUEUE_FIELDS``."""
-    rows = ([cell.strip() for cell in line.split("|", 9)] for line in text.splitlines() if line.strip())
+    rows = ([cell.strip() for cell in line.split("|", 10)] for line in text.splitlines() if line.strip())
     return {report.job_id: report for report in map(_queue_row, rows)}
 
 
@@ -142,7 +143,7 @@ def joined(ids: Iterable[int]) -> str:
 
 
 def _queue_row(row: list[str]) -> JobReport:
-    job, state, status, derived, restarts, used, limit, memory, nodes, reason = row
+    job, state, status, derived, restarts, used, limit, memory, nodes, reason, script = row
     code, signal = _status(status)
     return JobReport(
         job_id=int(job),
@@ -156,6 +157,7 @@ def _queue_row(row: list[str]) -> JobReport:
         elapsed=seconds(used),
         time_limit=seconds(limit),
         memory=memory,
+        script=script,
     )
 
 

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from logging import Logger, LoggerAdapter
+from pathlib import Path
 
 from deployments.slurm.commands import NO_ACCOUNTING, UNKNOWN_JOB, Slurm, SlurmUnavailable
+from deployments.slurm.folder import executes
 from deployments.slurm.jobs import (
     ACCOUNTING_FIELDS,
     ENDING,
@@ -36,6 +38,8 @@ class Pace:
 
 @dataclass
 class _Entry:
+    job_id: int
+    folder: Path | None
     requeues: bool
     changed: Changed
     ended: asyncio.Future[JobReport] = field(default_factory=asyncio.Future)
@@ -43,40 +47,51 @@ class _Entry:
     missing: int = 0
     lingering: int = 0  # polls in a row in a state that is about to pass
 
+    def is_of(self, report: JobReport) -> bool:
+        """Whether a report under the job's id is of this job.
+
+        A controller that lost its last moments gives out ids again: then the id is another run's, or anybody's.
+        Only accounting names no script.
+        """
+        return self.folder is None or not report.script or executes(Path(report.script), self.folder)
+
 
 class Poller:
     """Watches jobs until each has ended. Slurm being silent never ends one."""
 
     def __init__(self, slurm: Slurm, pace: Pace, logger: Logger | LoggerAdapter[Logger]) -> None:
         self._slurm, self._pace, self._logger = slurm, pace, logger
-        self._jobs: dict[int, _Entry] = {}
+        self._jobs: dict[tuple[int, Path | None], _Entry] = {}
         self._interval = pace.shortest
         self._news = asyncio.Event()
         self._accounting = True
         self._silent = False
 
-    async def watch(self, job_id: int, requeues: bool, changed: Changed) -> JobReport:
-        """Wait until the job has ended; ``changed`` is awaited with every new state or reason before that."""
-        entry = self._jobs.setdefault(job_id, _Entry(requeues, changed))
+    async def watch(self, job_id: int, folder: Path | None, requeues: bool, changed: Changed) -> JobReport:
+        """Wait until the job has ended; ``changed`` is awaited with every new state or reason before that.
+
+        ``folder`` is the one of the job's script, by which the job is known from another that got its id.
+        """
+        entry = self._jobs.setdefault((job_id, folder), _Entry(job_id, folder, requeues, changed))
         self.hurry()
         try:
             return await asyncio.shield(entry.ended)
         finally:
-            self._jobs.pop(job_id, None)
+            self._jobs.pop((job_id, folder), None)
 
     def hurry(self) -> None:
         """Something is about to change: ask again soon."""
         self._interval = self._pace.shortest
         self._news.set()
 
-    def last_report(self, job_id: int) -> JobReport | None:
+    def last_report(self, job_id: int, folder: Path | None) -> JobReport | None:
         """What was last heard of a watched job."""
-        entry = self._jobs.get(job_id)
+        entry = self._jobs.get((job_id, folder))
         return entry.last if entry else None
 
     async def poll(self) -> None:
         """Ask once about all watched jobs and tell what changed."""
-        waiting = {job_id: entry for job_id, entry in self._jobs.items() if not entry.ended.done()}
+        waiting = [entry for entry in self._jobs.values() if not entry.ended.done()]
         if not waiting:
             return
         try:
@@ -89,8 +104,9 @@ class Poller:
         if self._silent:
             self._logger.info("Slurm answers again.")
         self._silent = False
-        for job_id, entry in waiting.items():
-            await self._take(job_id, entry, reports.get(job_id))
+        for entry in waiting:
+            report = reports.get(entry.job_id)
+            await self._take(entry, report if report and entry.is_of(report) else None)
 
     async def pause(self) -> None:
         """Wait for the next poll: longer and longer, shorter when a job was added or has changed."""
@@ -102,23 +118,23 @@ class Poller:
         except TimeoutError:
             self._interval = min(self._interval * _GROWTH, self._pace.longest)
 
-    async def _observe(self, waiting: dict[int, _Entry]) -> dict[int, JobReport]:
-        answer = await self._slurm.ask("squeue", "-h", "-t", "all", "-j", joined(waiting), "-O", QUEUE_FIELDS)
+    async def _observe(self, waiting: list[_Entry]) -> dict[int, JobReport]:
+        ids = {entry.job_id for entry in waiting}
+        lingering = {entry.job_id for entry in waiting if entry.lingering >= self._pace.lost_after}
+        answer = await self._slurm.ask("squeue", "-h", "-t", "all", "-j", joined(ids), "-O", QUEUE_FIELDS)
         if answer.code and UNKNOWN_JOB not in answer.error:
             raise SlurmUnavailable(f"squeue: {answer.error}")
         reports = parse_squeue(answer.out)
         for job_id, report in reports.items():
-            if report.state == ENDING and waiting[job_id].lingering >= self._pace.lost_after:
+            if report.state == ENDING and job_id in lingering:
                 reports[job_id] = await self._behind_completing(report)
-        ask = (waiting.keys() - reports.keys()) | {
-            i for i, report in reports.items() if report.state in _ASK_ACCOUNTING
-        }
+        ask = (ids - reports.keys()) | {i for i, report in reports.items() if report.state in _ASK_ACCOUNTING}
         return reports | self._merged(reports, await self._account(ask))
 
     async def _behind_completing(self, report: JobReport) -> JobReport:
         # A node that does not answer keeps its jobs COMPLETING for hours; scontrol tells how they ended.
         answer = await self._slurm.ask("scontrol", "-o", "show", "job", str(report.job_id))
-        return parse_scontrol(answer.out) or report
+        return replace(parse_scontrol(answer.out) or report, script=report.script)
 
     async def _account(self, ids: Iterable[int]) -> dict[int, JobReport]:
         wanted = joined(ids)
@@ -144,11 +160,11 @@ class Poller:
                 merged[job_id] = replace(seen, cancelled_by=more[0], memory_used=more[1])
         return merged
 
-    async def _take(self, job_id: int, entry: _Entry, report: JobReport | None) -> None:
+    async def _take(self, entry: _Entry, report: JobReport | None) -> None:
         if report is None:
             entry.missing += 1
             if entry.missing >= self._pace.lost_after:
-                self._end(entry, replace(entry.last or JobReport(job_id, LOST), state=LOST, reason=""))
+                self._end(entry, replace(entry.last or JobReport(entry.job_id, LOST), state=LOST, reason=""))
             return
         entry.missing = 0
         passing = report.state == ENDING or (entry.requeues and report.state in _PASSING)

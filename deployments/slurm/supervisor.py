@@ -45,7 +45,9 @@ class Supervisor:
             return
         self._jobs[job.flow_run_id] = job
         try:
-            report = await self._poller.watch(job.pid.job_id, job.variables.requeue, lambda r: self._changed(job, r))
+            report = await self._poller.watch(
+                job.pid.job_id, job.folder, job.variables.requeue, lambda r: self._changed(job, r)
+            )
             await settle_with_patience(self._worker, job, report)
         finally:
             if self._jobs.get(job.flow_run_id) is job:
@@ -106,7 +108,7 @@ class Supervisor:
     async def _cancel_in_time(self, job: Supervised) -> None:
         # A running flow may end by itself; a job that waits has nothing to end.
         job.cancelling_since = job.cancelling_since or time.monotonic()
-        report = self._poller.last_report(job.pid.job_id)
+        report = self._poller.last_report(job.pid.job_id, job.folder)
         patient = report is not None and not report.waiting
         if patient and time.monotonic() - job.cancelling_since < self._settings.cancel_grace_seconds:
             self._poller.hurry()
@@ -116,7 +118,7 @@ class Supervisor:
     async def _cancel(self, job: Supervised, reason: str) -> None:
         self._worker._logger.info("Slurm job %s is cancelled: %s", job.pid, reason)
         try:
-            await self._slurm.cancel(job.pid.job_id)
+            await self._slurm.cancel(job.pid.job_id, job.folder)
         except SlurmUnavailable:
             return
         except PipelineError as error:

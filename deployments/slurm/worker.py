@@ -122,7 +122,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
                 raise InfrastructureNotAvailable(
                     f"Job {pid} is of another cluster than this worker's ({self._cluster})"
                 )
-            if not await self._slurm.knows(pid.job_id):
+            if await self._slurm.script_of(pid.job_id) is None:
                 raise InfrastructureNotFound(f"Slurm knows no job {pid.job_id} any more")
             await self._slurm.cancel(pid.job_id)
         except PipelineError as error:
@@ -190,7 +190,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         again = run is None or run.state is None or run.state.is_scheduled()
         if again or newest_folder(str(folder.parents[1]), flow_run.id) != folder:
             with contextlib.suppress(PipelineError):
-                await self._slurm.cancel(job_id)
+                await self._slurm.cancel(job_id, folder)
             raise NoLongerWanted(f"Slurm job {job_id} was cancelled: another worker has the run now")
 
     async def _still_wanted(self, flow_run: FlowRun, folder: Path) -> None:

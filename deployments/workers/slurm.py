@@ -78,6 +78,10 @@ class Site:
         mine = ("--name", self.name, "-u", str(os.getuid()))
         return parse_squeue(await self.slurm.run("squeue", "-h", "-t", "all", *mine, "-O", QUEUE_FIELDS))
 
+    async def cancel(self, job_id: str) -> None:
+        """Cancel a job; the name keeps another that got the same id since from harm."""
+        await self.slurm.ask("scancel", "--name", self.name, job_id)
+
     async def cancel_all(self) -> None:
         """Cancel what is left, the job too that was being submitted when the run ended."""
         await self.slurm.ask("scancel", "--name", self.name, "-u", str(os.getuid()))
@@ -111,7 +115,7 @@ class WorkerJob(SLURMJob):
         """Cancel the job; one that has ended is fine."""
         with contextlib.suppress(PipelineError):  # Slurm is silent: its workers end without their scheduler
             if self.job_id:
-                await self.site.slurm.cancel(int(self.job_id))
+                await self.site.cancel(self.job_id)
         if self.job:
             remove_environment(self.job.folder)
         await ProcessInterface.close(self)

@@ -4,6 +4,7 @@ Everything lies in one folder of its own and listens on loopback only; facts beh
 with Slurm 22.05 and 24.11 (a `MinJobAge` of 300 s, for example, is Slurm's default).
 """
 
+import contextlib
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -101,11 +103,36 @@ class SlurmCluster:
         """Start slurmctld; it forks into the background."""
         self._daemon("slurmctld", "-f", str(self.conf))
 
-    def stop_controller(self) -> None:
-        """End slurmctld by force, as a crash would."""
+    def stop_controller(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """End slurmctld by force, as a crash would; or with SIGTERM, so that it writes its state first."""
         for pid in self._pids("slurmctld.pid"):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
             _wait_gone(pid, 10)
+
+    @contextlib.contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """What happens inside, slurmctld forgets: it crashes after it, with the state on disk of before."""
+        state, kept = self.folder / "state", self.folder / "state-before"
+        self.stop_controller(signal.SIGTERM)
+        shutil.copytree(state, kept)
+        self.start_controller()
+        try:
+            yield
+        finally:
+            self.stop_controller()
+            shutil.rmtree(state)
+            kept.rename(state)
+            self.start_controller()
+
+    def wait_saved(self, seconds: float = 30) -> None:
+        """Wait until slurmctld has written down the jobs of this moment; it does so every few seconds."""
+        began, written = time.time(), self.folder / "state" / "job_state"
+        self.command("scontrol", "reconfigure")
+        deadline = time.monotonic() + seconds
+        while not written.exists() or written.stat().st_mtime < began:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{written} was not written within {seconds:g} s")
+            time.sleep(0.2)
 
     def start_node(self, name: str) -> None:
         """Start the slurmd of a node."""

@@ -1,8 +1,11 @@
 """The worker is killed, the controller is away, many runs come at once: nothing is lost and nothing runs twice."""
 
+import asyncio
+import os
 import time
 from pathlib import Path
 
+from deployments.slurm.commands import Slurm, kept_environment
 from tests.slurm.pool import Pool
 
 
@@ -60,6 +63,7 @@ def test_a_worker_killed_in_the_middle_of_submitting_loses_and_doubles_nothing(p
 def test_a_silent_controller_is_never_job_gone(pool: Pool, shared: Path) -> None:
     run_id = pool.submit("nap", {"folder": str(shared), "seconds": 20})
     pool.wait(run_id, lambda _: (shared / "began").exists())
+    pool.slurm.wait_saved()
     pool.slurm.stop_controller()
     try:
         waiting = pool.command("bash -c 'exit 7'")
@@ -70,6 +74,21 @@ def test_a_silent_controller_is_never_job_gone(pool: Pool, shared: Path) -> None
     assert pool.end(run_id).state.is_completed()
     assert "exit code 7" in str(pool.end(waiting, 120).state.message)
     assert len(pool.jobs_of(run_id)) == len(pool.jobs_of(waiting)) == 1
+
+
+def test_a_job_number_that_slurm_gives_out_twice_is_not_taken_for_the_first_job(pool: Pool, shared: Path) -> None:
+    with pool.slurm.forgetting():
+        forgotten = pool.submit("nap", {"folder": str(shared), "seconds": 40})
+        number = pool.running(forgotten)
+    second = pool.until(shared / "go", 7)
+    pool.wait(second, lambda _: pool.jobs_of(second) == [number])
+    message = str(pool.end(forgotten).state.message)
+    assert "unknown to Slurm" in message or "no longer known to Slurm" in message
+    late = Slurm(environment={**kept_environment(os.environ), **pool.slurm.environment})
+    asyncio.run(late.cancel(number, pool.folder / "jobs" / str(forgotten) / "1"))
+    assert pool.job_state(number) in {"PENDING", "CONFIGURING", "RUNNING"}
+    (shared / "go").touch()
+    assert "exit code 7" in str(pool.end(second).state.message)
 
 
 def test_fifty_runs_at_once(pool: Pool) -> None:

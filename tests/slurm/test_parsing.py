@@ -62,22 +62,22 @@ def test_a_job_name_cannot_pass_for_a_state() -> None:
 
 def test_squeue_rows_decode_wait_statuses() -> None:
     text = (
-        "12    |FAILED    |768   |0   |0 |0:01 |1:00:00 |1000M |c1 |NonZeroExitCode \n"
-        "13    |FAILED    |256   |253 |0 |0:01 |UNLIMITED |50M |c1 |NonZeroExitCode \n"
-        "14    |PENDING   |0     |0   |1 |0:00 |1-02:00:00 |1000M | |BeginTime \n"
+        "12    |FAILED    |768   |0   |0 |0:01 |1:00:00 |1000M |c1 |NonZeroExitCode |/jobs/a|b/1/job.sh \n"
+        "13    |FAILED    |256   |253 |0 |0:01 |UNLIMITED |50M |c1 |NonZeroExitCode |/jobs/1/job.sh \n"
+        "14    |PENDING   |0     |0   |1 |0:00 |1-02:00:00 |1000M | |BeginTime |/jobs/1/job.sh \n"
     )
     reports = parse_squeue(text)
-    assert (reports[12].exit_code, reports[12].signal) == (3, 0)
+    assert (reports[12].exit_code, reports[12].signal, reports[12].script) == (3, 0, "/jobs/a|b/1/job.sh")
     assert (reports[13].exit_code, reports[13].step_signal, reports[13].time_limit) == (1, 125, None)
     assert (reports[14].waiting, reports[14].restarts, reports[14].time_limit) == (True, 1, 93600)
 
 
 def test_squeue_rows_of_24_11_give_code_and_signal() -> None:
     text = (
-        "3   |CANCELLED |0:15|0:0 |0 |0:02|1:00:00 |1000M |c1|None\n"
-        "1   |FAILED    |3:0 |0:0 |0 |0:00|1:00:00 |1000M |c1|NonZeroExitCode \n"
-        "2   |FAILED    |0:11|0:0 |0 |0:00|1:00:00 |1000M |c1|RaisedSignal:11(Segmentation fault) \n"
-        "6   |FAILED    |1:0 |0:125 |0 |0:00|1:00:00 |1000M |c1|NonZeroExitCode \n"
+        "3   |CANCELLED |0:15|0:0 |0 |0:02|1:00:00 |1000M |c1|None|(null)\n"
+        "1   |FAILED    |3:0 |0:0 |0 |0:00|1:00:00 |1000M |c1|NonZeroExitCode |/jobs/1/job.sh \n"
+        "2   |FAILED    |0:11|0:0 |0 |0:00|1:00:00 |1000M |c1|RaisedSignal:11(Segmentation fault) |/jobs/1/job.sh \n"
+        "6   |FAILED    |1:0 |0:125 |0 |0:00|1:00:00 |1000M |c1|NonZeroExitCode |/jobs/1/job.sh \n"
     )
     reports = parse_squeue(text)
     assert [(r.exit_code, r.signal) for r in reports.values()] == [(0, 15), (3, 0), (0, 11), (1, 0)]
