@@ -19,9 +19,10 @@ _DASK_CONFIG = {
     "distributed.scheduler.allowed-failures": 2,
     # What adaptive scaling expects of a job whose like has not run yet: by default half a second, too little for more.
     "distributed.scheduler.unknown-task-duration": "60s",
-    # Each worker would tell twenty lines of its birth and death; it reads this while it imports Dask.
-    "distributed.nanny.pre-spawn-environ": {"DASK_LOGGING__DISTRIBUTED": "warning"},
 }
+# Each worker would tell twenty lines of its birth and death; it reads this while it imports Dask. Beside it stand
+# Dask's own: a worker that does one task at a time needs no threads of OpenBLAS on every core.
+_WORKER_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 _LOCAL_STARTUP_SECONDS = 120
 
 
@@ -36,7 +37,8 @@ def task_runner(profile: ClusterProfile, report_folder: Path | None = None) -> "
     from deployments.runner import ClusterRunner
 
     seconds = getattr(profile.dask, "startup_seconds", _LOCAL_STARTUP_SECONDS)
-    dask.config.set(_DASK_CONFIG)
+    quiet = {**dask.config.get(_WORKER_ENVIRONMENT), "DASK_LOGGING__DISTRIBUTED": "warning"}
+    dask.config.set({**_DASK_CONFIG, _WORKER_ENVIRONMENT: quiet})
     logging.getLogger("distributed").setLevel(logging.WARNING)
     # Dask profiles its workers for the report, and warns of call trees that are too deep for it to weigh.
     logging.getLogger("distributed.sizeof").setLevel(logging.ERROR)

@@ -1,17 +1,20 @@
 """Cluster profiles: what a mistake is answered with, and what the workers' jobs make of a good one."""
 
+import os
 import re
 import shlex
 import uuid
 from pathlib import Path
 
 import pytest
+from distributed import Client, LocalCluster
 from prefect.settings import PREFECT_API_KEY, PREFECT_API_URL, temporary_settings
 
 from deployments.dask import task_runner, worker_count
-from deployments.profiles import ClusterProfile, SlurmDask, lifetime_seconds, load_profile
+from deployments.profiles import ClusterProfile, LocalDask, SlurmDask, lifetime_seconds, load_profile
 from deployments.slurm.script import ENVIRONMENT_FILE
 from deployments.slurm.variables import time_limit_seconds
+from deployments.workers.local import local_cluster
 from deployments.workers.node import job_memory, memory_limit, worker_arguments
 from deployments.workers.slurm import Site
 from deployments.workers.srun import allocation, step_environment
@@ -78,7 +81,7 @@ def test_time_limits_are_read_as_sbatch_reads_them(limit, seconds):
     assert time_limit_seconds(limit) == seconds
 
 
-def site(folder: Path, **slurm: object) -> tuple[ClusterProfile, SlurmDask, Site]:
+def site(folder: Path, **slurm: object) -> tuple[ClusterProfile, LocalDask, SlurmDask, Site]:
     dask = SlurmDask(jobs=2, job={"cpus_per_task": 8, "mem": "16G"})
     profile = ClusterProfile.model_validate({"name": "x", "dask": dask, "slurm": {"log_dir": str(folder), **slurm}})
     return profile, dask, Site(uuid.uuid4(), profile.worker_job(dask), folder)
@@ -148,3 +151,12 @@ def test_an_unknown_interface_is_named(tmp_path):
         pytest.raises(SettingsError, match=r"dask.interface is 'ib9'.*name one of this host's"),
     ):
         _ = runner.client
+
+
+def test_a_local_worker_has_dasks_own_environment_and_is_quiet():
+    profile = ClusterProfile(name="one", dask=LocalDask(workers=1))
+    task_runner(profile)
+    with LocalCluster(**local_cluster(profile.dask)) as cluster, Client(cluster) as client:
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "DASK_LOGGING__DISTRIBUTED")
+        values = [next(iter(client.run(os.getenv, name).values())) for name in names]
+    assert values == ["1", "1", "warning"]
