@@ -17,12 +17,13 @@ from tasks.audit.shard import audit_shard
 from tasks.convert.conversion import Conversion
 from tasks.convert.scan import scan_shard
 from tasks.convert.write import write_tar
+from tasks.groups import spare_imports
 from tasks.settings import ConvertSettings
 
 
 def pool_of(workers: int) -> AbstractContextManager[ProcessPoolExecutor | None]:
     """Processes to run jobs on; none if one is enough."""
-    return ProcessPoolExecutor(workers) if workers > 1 else nullcontext()
+    return ProcessPoolExecutor(workers, initializer=spare_imports) if workers > 1 else nullcontext()
 
 
 def run(pool: ProcessPoolExecutor | None, function: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:

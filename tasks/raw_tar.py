@@ -13,7 +13,7 @@ from typing import BinaryIO, Literal, NamedTuple
 from tasks.errors import ShardError
 from tasks.files import shown_text
 
-_OCTAL = re.compile(rb"[0-7]+").fullmatch
+_OCTAL = re.compile(rb"[0-7]{11}\0").fullmatch
 _USTAR = struct.Struct("100s 24x 12s 12x 8s 1s 100x 5s 83x 155s 12x")
 """A header block (POSIX ustar): name, size, checksum, type, magic, prefix; the checksum at 148 to 155."""
 _NO_PREFIX = bytes(155)
@@ -104,12 +104,13 @@ def read_tar(path: Path) -> TarContents:
 
 def read_ranges(file: BinaryIO, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     """The bytes at each (offset, size) of an open tar; ranges of one sample lie close together and are read at once."""
-    start = min(offset for offset, _ in ranges)
-    span = max(offset + size for offset, size in ranges) - start
-    if span - sum(size for _, size in ranges) > _LARGEST_GAP:
+    start = min(ranges)[0]
+    ends = [offset + size for offset, size in ranges]
+    span = max(ends) - start
+    if span > _LARGEST_GAP + sum([size for _, size in ranges]):
         return [os.pread(file.fileno(), size, offset) for offset, size in ranges]
     data = os.pread(file.fileno(), span, start)
-    return [data[offset - start : offset - start + size] for offset, size in ranges]
+    return [data[offset - start : end - start] for (offset, _), end in zip(ranges, ends, strict=True)]
 
 
 class _Reader:
@@ -163,7 +164,7 @@ class _Reader:
         if key != self.open_key:
             self._close_group()
             self.open_key, self.open_offset = key, offset
-        if any(member.extension == extension for member in self.open_members):
+        if extension in [member.extension for member in self.open_members]:
             self._trouble(f"comes twice in the sample {key!r}", path, offset)
             return
         self.open_members.append(Member(extension, offset_data, size))
@@ -230,12 +231,13 @@ def _plain(block: bytes, offset: int) -> _Plain | None:
     name, size, checksum, kind, magic, prefix = _USTAR.unpack(block)
     if kind not in (b"0", b"\0") or magic != b"ustar" or prefix != _NO_PREFIX:
         return None
-    name, size, checksum = name.rstrip(b"\0"), size.rstrip(b"\0 "), checksum.rstrip(b"\0 ")
-    if b"\0" in name or not name or name.endswith(b"/") or not _OCTAL(size) or not _OCTAL(checksum):
+    name = name.rstrip(b"\0")
+    if b"\0" in name or not name or name.endswith(b"/") or not _OCTAL(size):
         return None
-    if _sum(block[:148]) + 8 * ord(" ") + _sum(block[156:334]) + _sum(block[334:]) != int(checksum, 8):
+    total = _sum(block[:148]) + 8 * ord(" ") + _sum(block[156:334]) + _sum(block[334:])
+    if b"%06o\0 " % total != checksum:
         return None
-    data, bytes_ = offset + tarfile.BLOCKSIZE, int(size, 8)
+    data, bytes_ = offset + tarfile.BLOCKSIZE, int(size[:11], 8)
     return _Plain(
         name.decode("utf-8", "surrogateescape"), offset, bytes_, data, data + bytes_ + -bytes_ % tarfile.BLOCKSIZE
     )

@@ -3,7 +3,7 @@
 import io
 import os
 import warnings
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from PIL import Image, ImageFile
 
@@ -20,8 +20,7 @@ os.environ.setdefault("JPEGMEM", "640M")
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
-@dataclass(frozen=True)
-class JpegVerdict:
+class JpegVerdict(NamedTuple):
     """Size in pixels where the header could be read; ``fault`` says what is wrong, None if nothing is."""
 
     width: int | None

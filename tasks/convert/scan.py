@@ -19,6 +19,7 @@ _RANGE_COLUMNS = [f"{name}_{part}" for name in SAMPLE_MEMBERS for part in ("offs
 SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
+        # What the verdict says, in its order.
         ("uid", pa.string()),
         ("before_uid", pa.string()),
         ("after_uid", pa.string()),
@@ -35,6 +36,7 @@ SCHEMA = pa.schema(
 """One row a sample in member order. Offsets and sizes in bytes; ``digest``: see :func:`sample_digest`."""
 
 _COLUMNS = SCHEMA.names
+_NO_RANGES = (None,) * len(_RANGE_COLUMNS)
 
 
 def scan_shard(job: ScanJob) -> ScanSummary:
@@ -63,26 +65,20 @@ def scan_shard(job: ScanJob) -> ScanSummary:
 def _row(file: BinaryIO, group: Group) -> tuple[Any, ...]:
     """The sample's values in the order of SCHEMA: a tuple, since Python's collector would go through dicts again
     and again."""
-    members = {member.extension: member for member in group.members}
+    key = group.key.encode("utf-8", "surrogateescape")
+    members = {extension: (offset, size) for extension, offset, size in group.members}
     verdict = judge_members(members.keys())
-    row: dict[str, Any] = {"key": group.key.encode("utf-8", "surrogateescape")}
-    if verdict is None:
-        ranges = [(members[name].offset, members[name].size) for name in SAMPLE_MEMBERS]
-        jpg, json_bytes, txt = read_ranges(file, ranges)
-        verdict = judge(group.key, jpg, json_bytes, txt)
-        row["digest"] = sample_digest(jpg, json_bytes, txt)
-        row |= zip(_RANGE_COLUMNS, itertools.chain(*ranges), strict=True)
-    if verdict.uid is not None:
-        row["split_hash"] = split_hash(verdict.uid)
-    row |= _readable(verdict)
-    return tuple(map(row.get, _COLUMNS))
+    if verdict is not None:
+        return (key, *_readable(verdict), None, *_NO_RANGES, None)
+    jpg, json_bytes, txt = ranges = [members[name] for name in SAMPLE_MEMBERS]
+    data = read_ranges(file, ranges)
+    verdict = _readable(judge(group.key, *data))
+    split = None if verdict.uid is None else split_hash(verdict.uid)
+    return (key, *verdict, split, *jpg, *json_bytes, *txt, sample_digest(*data))
 
 
-def _readable(verdict: Verdict) -> dict[str, Any]:
-    values = dict(vars(verdict))
-    if verdict.cause is not None:
-        values["cause"] = shown_text(verdict.cause)
-    return values
+def _readable(verdict: Verdict) -> Verdict:
+    return verdict if verdict.cause is None else verdict._replace(cause=shown_text(verdict.cause))
 
 
 def sample_digest(jpg: bytes, json_bytes: bytes, txt: bytes) -> bytes:

@@ -26,8 +26,7 @@ def write_tar(job: WriteJob) -> WrittenTar:
     if done is not None:
         return done
     plan, tar = _planned(job)
-    with atomic_file(job.path, staging=job.folder.staging) as file:
-        output = OutputTar(file)
+    with atomic_file(job.path, staging=job.folder.staging) as file, OutputTar(file) as output:
         samples = _write_members(output, job, plan, tar)
         sha256 = output.close()
     if samples != tar.samples:

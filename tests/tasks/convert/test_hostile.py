@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import MOST_FINDINGS, audit_shard
 from tasks.convert.conversion import Conversion
 from tasks.convert.output_tar import member_header
+from tasks.convert.sample import UnusableSampleError, conversation_json, judge, parse
 from tasks.energon.index import index_dataset
 from tasks.energon.loader import check_loader
 from tasks.errors import PlanError
@@ -26,6 +29,7 @@ from tests.tasks.convert.serial import convert, scan_and_plan
 from tests.tasks.raw_shards import picture, sample, tar_bytes, without_end, write_shard, write_stats
 
 ODD = ["good, chat markers", "good, media marker", "good, extreme aspect", "good, extreme aspect upright"]
+PICTURE = picture(0)
 PLAIN = ["good", "good, no marker", "good, nearly extreme aspect"]
 
 
@@ -51,6 +55,24 @@ def test_settings_that_drop_belong_to_the_plan_only_where_they_are_on(tmp_path: 
     assert manifest["settings"]["drop_chat_markers"] is True
     with pytest.raises(PlanError, match="drop_chat_markers is None, was True"):
         convert(raw, tmp_path / "dropped", ConvertSettings())
+
+
+@given(
+    url=st.recursive(st.text(st.characters()), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)),
+    more=st.text(st.sampled_from("a\ud83d\ude00\udfff\0é\\u")),
+    ascii_only=st.booleans(),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32-be"]),
+)
+def test_what_is_called_usable_can_be_written(url: object, more: str, ascii_only: bool, encoding: str) -> None:
+    record = {"key": "1", "uid": "0" * 32, "status": "success", "face_bboxes": [], "url": url, "sha256": more}
+    json_bytes = json.dumps(record, ensure_ascii=ascii_only).encode(encoding, "surrogatepass")
+    verdict = judge("1", PICTURE, json_bytes, b"a caption")
+    try:
+        conversation_json(*parse(json_bytes, b"a caption"), prompt="", source={})
+    except UnusableSampleError as error:
+        assert (verdict.before_uid, verdict.cause) == ("invalid_sample", str(error))
+    else:
+        assert (verdict.before_uid, verdict.after_uid) == (None, None)
 
 
 def test_hostile_captions_and_urls_come_back_from_energons_loader_unchanged(tmp_path: Path) -> None:

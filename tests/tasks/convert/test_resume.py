@@ -1,5 +1,6 @@
 """A conversion goes on where it stood: harmed files are made again with the same bytes, sound ones are not touched."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,7 +8,7 @@ import shutil
 import pytest
 
 from tasks import fingerprints
-from tasks.convert import scan, write
+from tasks.convert import output_tar, scan, write
 from tasks.convert.conversion import Conversion
 from tasks.convert.output_tar import OutputTar
 from tasks.convert.write import write_tar
@@ -223,6 +224,32 @@ def test_no_manifest_is_written_while_a_tar_is_missing(raw, out):
     with pytest.raises(PlanError, match=r"train-shard-000000\.tar has no valid receipt"):
         conversion.finish(plan)
     assert not (out / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_disk_writes_while_a_tar_is_made_and_its_failure_is_told(raw, out, monkeypatch, tmp_path, fails):
+    real, syncs = os.fdatasync, []
+
+    def fdatasync(descriptor):
+        syncs.append(descriptor)
+        if fails:
+            raise OSError(5, "Input/output error")
+        real(descriptor)
+
+    conversion = Conversion(raw, out, None, SETTINGS)
+    plan = scan_and_plan(conversion)
+    monkeypatch.setattr(output_tar, "_BUFFER_BYTES", 1)
+    monkeypatch.setattr(output_tar, "_SYNC_BYTES", 1)
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    with pytest.raises(OSError, match="Input/output error") if fails else contextlib.nullcontext():
+        write_all(conversion, plan)
+    assert len(syncs) > 0
+    if fails:
+        assert not list(out.glob("*.tar")) and not list((out / ".prepare" / "staging").iterdir())
+    monkeypatch.undo()
+    convert(raw, out, SETTINGS)
+    convert(raw, tmp_path / "fresh", SETTINGS)
+    assert content(out) == content(tmp_path / "fresh")
 
 
 def test_a_full_disk_while_writing_leaves_no_tar_and_the_next_run_goes_on(raw, out, monkeypatch, tmp_path):
