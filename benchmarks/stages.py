@@ -1,7 +1,6 @@
 """Our stages without Prefect, on a pool of processes: what the benchmark holds against the serial program."""
 
 import io
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -38,7 +37,6 @@ def warm(source: Path) -> int:
 
 def audit(source: Path, audit_dir: Path, workers: int) -> int:
     """Audit all shards; returns the number of samples."""
-    shutil.rmtree(audit_dir, ignore_errors=True)
     shards = sorted(path.stem for path in source.glob("*.tar"))
     jobs = [AuditJob(shards_dir=source, audit_dir=audit_dir, shard=shard) for shard in shards]
     with pool_of(workers) as pool:
@@ -50,7 +48,6 @@ def audit(source: Path, audit_dir: Path, workers: int) -> int:
 
 def convert(source: Path, output: Path, audit_dir: Path | None, workers: int) -> int:
     """Scan, plan, write and finish; returns the number of samples."""
-    shutil.rmtree(output, ignore_errors=True)
     settings = ConvertSettings(max_samples_per_tar=2500)
     conversion = Conversion(source, output, audit_dir, settings)
     with pool_of(workers) as pool:
