@@ -35,14 +35,14 @@ class MemoryCommandLine(CommandLine):
     cluster: str = Field("local", description="Cluster profile.")
 
 
-def write_small_shards(folder: Path, samples: int) -> None:
-    """Raw shards of SHARD_SAMPLES samples with pictures of 48 pixels."""
+def write_small_shards(folder: Path, samples: int, shard_samples: int = SHARD_SAMPLES) -> None:
+    """Raw shards of ``shard_samples`` samples with pictures of 48 pixels."""
     folder.mkdir(parents=True)
     pool = jpegs(200, 48, np.random.default_rng(SEED))
-    for shard, start in enumerate(range(0, samples, SHARD_SAMPLES)):
+    for shard, start in enumerate(range(0, samples, shard_samples)):
         with (folder / f"{shard:08d}.tar").open("wb") as file:
             tar = OutputTar(file)
-            for name, data in members(shard, min(SHARD_SAMPLES, samples - start), pool):
+            for name, data in members(shard, min(shard_samples, samples - start), pool):
                 tar.add(name, data)
             tar.close()
 

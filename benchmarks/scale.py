@@ -81,8 +81,8 @@ def measure(options: ScaleCommandLine) -> Sample:
     jobs = conversion.write_jobs(conversion.plan())
     write_ms = _ms(options, lambda: [write_tar(job) for job in jobs])
     prepare = out / ".prepare"
-    sizes = [sum(path.stat().st_size for path in folder.glob("*.parquet")) for folder in (audit, prepare / "scan")]
-    per_sample = [size / options.samples for size in (*sizes, (prepare / "plan.parquet").stat().st_size)]
+    folders = (audit, prepare / "scan", prepare / "plan")
+    per_sample = [sum(path.stat().st_size for path in f.glob("*.parquet")) / options.samples for f in folders]
     return Sample(audit_ms, scan_ms, write_ms, *per_sample)
 
 

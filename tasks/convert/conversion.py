@@ -163,11 +163,12 @@ class Conversion:
 
     def _first_scanned(self) -> list[ScanSummary]:
         """Summaries of the scanned tars, from the first tar up to the first that has none."""
-        for tar in self.tars[len(self._row) :]:
-            if tar.stem not in self.scanned:
+        while len(self._row) < len(self.tars):
+            summary = self.scanned.get(self.tars[len(self._row)].stem)
+            if summary is None:
                 break
-            self._row.append(self.scanned[tar.stem])
-            self._usable += self._row[-1].usable
+            self._row.append(summary)
+            self._usable += summary.usable
         return self._row
 
     def _scans(self, done: list[ScanSummary]) -> list[Scan]:

@@ -15,6 +15,9 @@ CONTRACT_VERSION = 1
 SCAN_VERSION = 3
 WRITE_VERSION = 1
 
+TARS_A_FILE = 100
+"""Output tars whose samples are in one file: its footer names each of them, and a worker reads it for every tar."""
+
 Split = Literal["train", "val"]
 
 
@@ -49,8 +52,13 @@ class PrepareFolder(_Value):
 
     @property
     def samples(self) -> Path:
-        """The plan's samples, one row group an output tar."""
-        return self.path / "plan.parquet"
+        """The plan's samples: files of TARS_A_FILE output tars each, in order, one row group a tar."""
+        return self.path / "plan"
+
+    def samples_of(self, row_group: int) -> tuple[Path, int]:
+        """The file of one of the plan's row groups, and its number there."""
+        number, row_group = divmod(row_group, TARS_A_FILE)
+        return self.samples / f"{number:06d}.parquet", row_group
 
     @property
     def rejects(self) -> Path:
@@ -162,7 +170,7 @@ class ScanJob(_Value):
 
 
 class PlannedTar(_Value):
-    """An output tar of the plan. ``row_group``: where its samples stand in ``plan.parquet``."""
+    """An output tar of the plan. ``row_group``: where its samples stand, counted over all files of the plan."""
 
     filename: str
     split: Split

@@ -1,6 +1,7 @@
 """The plan on disk: its samples by output tar, its rejects, and its head, which is written last."""
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from tasks.convert.models import Plan, PlannedTar, PrepareFolder
+from tasks.convert.models import TARS_A_FILE, Plan, PlannedTar, PrepareFolder
 from tasks.convert.plan import SPLITS, Array, Decision
 from tasks.convert.plan_rows import EMITTED, Scan
 from tasks.convert.scan import SCHEMA
@@ -35,7 +36,7 @@ Opened = list[tuple[Scan, slice]]
 def write_plan(folder: PrepareFolder, plan: Plan, decision: Decision, scans: Sequence[Scan]) -> None:
     """Write the plan's files atomically, shard by shard; ``plan.json`` last, so that a plan that is there is whole."""
     opened = list(zip(scans[: decision.opened], decision.shards(), strict=True))
-    _write_samples(folder.samples, plan, decision, opened)
+    _write_samples(folder, plan, decision, opened)
     _write_rejects(folder.rejects, decision, opened)
     write_json(folder.plan, plan.model_dump(mode="json"))
 
@@ -77,11 +78,13 @@ def read_samples(folder: PrepareFolder, tar: PlannedTar) -> pa.Table:
 
     Raises PlanError if they cannot be read.
     """
+    path, row_group = folder.samples_of(tar.row_group)
     try:
-        return pq.ParquetFile(folder.samples, page_checksum_verification=True).read_row_group(tar.row_group)
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read_row_group(row_group)
     except (pa.ArrowException, OSError) as error:
         raise PlanError(
-            f"{folder.samples} cannot be read: {error}; start the conversion again: it writes the plan anew"
+            f"{path} cannot be read: {error}; start the conversion again: it writes the plan anew"
         ) from None
 
 
@@ -101,13 +104,24 @@ def reject_kinds(folder: PrepareFolder) -> list[dict[str, str | int]]:
     return sorted(rows, key=lambda row: -row["samples"])
 
 
-def _write_samples(path: Path, plan: Plan, decision: Decision, opened: Opened) -> None:
+def _write_samples(folder: PrepareFolder, plan: Plan, decision: Decision, opened: Opened) -> None:
+    """Write the files of samples, one at least, and remove those of an earlier plan that are too many."""
     options = {"use_dictionary": ["raw_tar"], "write_page_checksum": True}
-    with atomic_file(path) as file, pq.ParquetWriter(file, _SAMPLES, **options) as writer:
-        for value, split in enumerate(SPLITS):
-            tables = _samples(decision, opened, value)
-            for group in _cut(tables, [tar.samples for tar in plan.tars if tar.split == split]):
+    groups = _row_groups(plan, decision, opened)
+    paths = [folder.samples_of(first)[0] for first in range(0, max(len(plan.tars), 1), TARS_A_FILE)]
+    for path in paths:
+        with atomic_file(path) as file, pq.ParquetWriter(file, _SAMPLES, **options) as writer:
+            for group in itertools.islice(groups, TARS_A_FILE):
                 writer.write_table(group, row_group_size=group.num_rows)
+    for path in set(folder.samples.iterdir()).difference(paths):
+        path.unlink()
+
+
+def _row_groups(plan: Plan, decision: Decision, opened: Opened) -> Iterator[pa.Table]:
+    """The samples of each output tar, in the order of the plan."""
+    for value, split in enumerate(SPLITS):
+        sizes = [tar.samples for tar in plan.tars if tar.split == split]
+        yield from _cut(_samples(decision, opened, value), sizes)
 
 
 def _samples(decision: Decision, opened: Opened, split: int) -> Iterator[pa.Table]:
@@ -130,13 +144,14 @@ def _cut(tables: Iterator[pa.Table], sizes: Iterable[int]) -> Iterator[pa.Table]
 
 
 def _write_rejects(path: Path, decision: Decision, opened: Opened) -> None:
-    waiting = [_REJECTS.empty_table()]
+    waiting, rows = [_REJECTS.empty_table()], 0
     with atomic_file(path) as file, pq.ParquetWriter(file, _REJECTS) as writer:
         for table in _rejects(decision, opened):
             waiting.append(table)
-            if sum(part.num_rows for part in waiting) >= _REJECTS_AT_A_TIME:
+            rows += table.num_rows
+            if rows >= _REJECTS_AT_A_TIME:
                 writer.write_table(pa.concat_tables(waiting))
-                waiting.clear()
+                waiting, rows = [], 0
         if waiting:
             writer.write_table(pa.concat_tables(waiting))
 

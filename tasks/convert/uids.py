@@ -144,6 +144,7 @@ class UidsOnDisk:
         self.folder = folder
         self._bits = max(1, math.ceil(math.log2(max(rows, 1) / PART_ROWS)))
         self._waiting: list[npt.NDArray[np.void]] = []
+        self._waiting_rows = 0
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
 
@@ -153,7 +154,8 @@ class UidsOnDisk:
         records["high"], records["low"], records["candidate"] = high, low, candidate
         records["row"] = np.arange(start, start + len(high))
         self._waiting.append(records[sound])
-        if sum(map(len, self._waiting)) >= _BUFFER_ROWS:
+        self._waiting_rows += len(self._waiting[-1])
+        if self._waiting_rows >= _BUFFER_ROWS:
             self._flush()
 
     def jobs(self) -> list[CopiesJob]:
@@ -172,7 +174,7 @@ class UidsOnDisk:
         if not self._waiting:
             return
         records = np.concatenate(self._waiting)
-        self._waiting = []
+        self._waiting, self._waiting_rows = [], 0
         part = (records["high"] >> np.uint64(64 - self._bits)).astype(np.int64)
         order = np.argsort(part, kind="stable")
         ends = np.cumsum(np.bincount(part, minlength=2**self._bits))

@@ -108,7 +108,8 @@ def as_text(keys: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _splits(places: Places, opened: list[str], tars: list[dict[str, str]], scanned: pa.Table) -> Array:
     """For each row the number of its split in ``_SPLITS``, joined on raw tar and offset of the picture."""
-    planned = pq.read_table(places.planned, columns=["raw_tar", "jpg_offset"], partitioning=None)
+    files = sorted(places.planned.glob("*.parquet"))
+    planned = pq.read_table(files, columns=["raw_tar", "jpg_offset"], partitioning=None)
     shard = pc.index_in(planned["raw_tar"], value_set=pa.array(opened))
     of_tar = np.repeat(
         [_SPLITS.index(tar["split"]) for tar in tars] or [0], [int(tar["samples"]) for tar in tars] or [0]

@@ -41,8 +41,8 @@ class Places:
 
     @property
     def planned(self) -> Path:
-        """The samples that were emitted, one row group an output tar."""
-        return self.prepare / "plan.parquet"
+        """Folder of the samples that were emitted, in the order of the output tars."""
+        return self.prepare / "plan"
 
     @property
     def rejects(self) -> Path:

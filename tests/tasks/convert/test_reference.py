@@ -10,7 +10,7 @@ from tasks.settings import ConvertSettings
 from tests.tasks.convert import reference
 from tests.tasks.convert.defects import DEFECTS, random_settings, random_shards
 from tests.tasks.convert.serial import convert
-from tests.tasks.raw_shards import uid_of, write_shard
+from tests.tasks.raw_shards import sample, uid_of, write_shard
 
 
 def compare(source, output, excluded=frozenset(), **settings):
@@ -91,3 +91,15 @@ def test_a_cut_off_at_or_near_the_end_of_a_shard(tmp_path, maximum):
         write_shard(tmp_path / "raw", shard, samples)
     expected = compare(tmp_path / "raw", tmp_path / "out", max_samples_per_tar=3, maximum_samples=maximum)
     assert len(expected.opened) == min((maximum + 2) // 3, 3)
+
+
+def test_a_plan_of_many_tars_lies_in_files_of_a_hundred_tars_each(tmp_path):
+    for shard in range(2):
+        write_shard(tmp_path / "raw", shard, [sample(f"{shard}{n}", 200 * shard + n) for n in range(105)])
+    too_many = tmp_path / "out" / ".prepare" / "plan" / "000003.parquet"
+    too_many.parent.mkdir(parents=True)
+    too_many.write_bytes(b"of an earlier plan")
+    compare(tmp_path / "raw", tmp_path / "out", max_samples_per_tar=1, validation_fraction=0.5)
+    files = sorted(too_many.parent.iterdir())
+    assert [path.name for path in files] == ["000000.parquet", "000001.parquet", "000002.parquet"]
+    assert [pq.read_metadata(path).num_row_groups for path in files] == [100, 100, 10]

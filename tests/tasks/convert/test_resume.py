@@ -99,7 +99,7 @@ def test_full_verification_hashes_every_file_once_and_trusts_no_older_note(raw, 
     assert sorted(hashed) == sorted([*(path.name for path in (*raw.glob("*.tar"), *out.glob("*.tar"))), *tables])
 
 
-@pytest.mark.parametrize("name", ["plan.parquet", "rejects.parquet", "plan.json", "fingerprints", "write"])
+@pytest.mark.parametrize("name", ["plan", "rejects.parquet", "plan.json", "fingerprints", "write"])
 @pytest.mark.parametrize("harm", ["delete", "rubbish"])
 def test_harmed_files_of_the_conversion_are_made_again(raw, out, name, harm):
     convert(raw, out, SETTINGS)
@@ -203,13 +203,13 @@ def test_a_job_of_an_older_plan_is_refused(raw, out):
 def test_a_plan_that_is_harmed_before_its_tars_are_written_is_named_and_made_anew(raw, out, tmp_path, harm):
     conversion = Conversion(raw, out, None, SETTINGS)
     plan = scan_and_plan(conversion)
-    path = conversion.folder.samples
+    path, _ = conversion.folder.samples_of(0)
     data = path.read_bytes()
     if harm == "delete":
         path.unlink()
     else:
         path.write_bytes(data[:-100] if harm == "cut" else data[:80] + bytes([data[80] ^ 1]) + data[81:])
-    with pytest.raises(PlanError, match=r"plan\.parquet cannot be read: .*; start the conversion again"):
+    with pytest.raises(PlanError, match=r"plan/000000\.parquet cannot be read: .*; start the conversion again"):
         write_all(conversion, plan)
     convert(raw, out, SETTINGS)
     convert(raw, tmp_path / "fresh", SETTINGS)
