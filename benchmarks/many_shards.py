@@ -2,17 +2,14 @@
 
 A flow on a real Prefect server and real Dask workers, then once more with every shard finished. Of audit-download the
 audit of a shard is a stub (benchmarks/stub_audit.py) that leaves the files of a real one. Of convert-dataset nothing
-is: its raw shards hold two small samples each, its output tars three.
+is a stub: its raw shards hold two small samples each, its output tars three. Nothing is flushed to the disk.
 """
 
-import contextlib
 import json
 import os
-import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -22,7 +19,8 @@ from prefect.client.orchestration import get_client
 from pydantic import Field
 from pydantic_settings import CliApp
 
-from benchmarks.memory import write_small_shards
+from benchmarks import no_flushes
+from benchmarks.memory import watched, write_small_shards
 from flows.audit import audit_download
 from flows.command_line import CommandLine
 from flows.convert import convert_dataset
@@ -33,6 +31,9 @@ from tasks.settings import ConvertSettings
 MIB = 1 << 20
 SHARD_SAMPLES, TAR_SAMPLES = 2, 3
 """Samples a raw shard and an output tar of convert-dataset: three shards make two tars, as in DataComp-1B."""
+
+PRELOAD = ["benchmarks.no_flushes", "benchmarks.stub_audit"]
+"""What Dask workers load."""
 
 
 class ManyShardsCommandLine(CommandLine):
@@ -46,70 +47,67 @@ class ManyShardsCommandLine(CommandLine):
 
 
 def measure(options: ManyShardsCommandLine) -> dict[str, float]:
-    """All figures by name."""
+    """All figures by name, on a server of its own."""
     shutil.rmtree(options.folder, ignore_errors=True)
-    options.folder.mkdir(parents=True)
-    run_flow = (_audit if options.flow == "audit-download" else _convert)(options, str(_profile(options)))
+    with ProcessPoolExecutor(1) as pool:  # what making them takes is not the flow's
+        pool.submit(make_shards, options).result()
     os.environ["XDG_STATE_HOME"] = str(options.folder.absolute() / "state")
     os.environ["PREFECT_SERVER_LOGGING_LEVEL"] = "INFO"  # one line a request
-    figures: dict[str, float] = {"shards": options.shards}
-    with prefect_api(port=free_port()):
-        for run in ("first run", "all finished"):
-            before, started, used = _server(), time.perf_counter(), time.process_time()
-            if (shards := run_flow()) != options.shards:
-                raise RuntimeError(f"{shards} of {options.shards} shards were taken")
-            figures[f"{run}, s"] = time.perf_counter() - started
-            figures[f"{run}, CPU of the flow's process, s"] = time.process_time() - used
-            figures |= {f"{run}, {name}": value for name, value in _stages(options.folder).items()}
-            figures |= {f"{run}, {name}": value - before[name] for name, value in _server().items()}
-    figures["first run, ms a task run"] = 1000 * figures["first run, s"] / figures["first run, task runs"]
-    figures["first run, ms a shard"] = 1000 * figures["first run, s"] / options.shards
-    figures["all finished, ms a shard"] = 1000 * figures["all finished, s"] / options.shards
-    figures["peak memory of the flow's process, MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    no_flushes.dask_setup()
+    with dask.config.set({"distributed.worker.preload": PRELOAD}), prefect_api(port=free_port()), watched() as peaks:
+        figures = run_twice(options)
+    for process, mib in peaks.mib.items():
+        name = f"peak memory of a process, {process.rstrip('0123456789 ')}, MiB"
+        figures[name] = max(mib, figures.get(name, 0))
     return figures
 
 
-def _audit(options: ManyShardsCommandLine, profile: str) -> Callable[[], int]:
-    """A run of audit-download over empty files; it returns how many shards were audited."""
-    shards = options.folder.absolute() / "shards"
-    shards.mkdir()
+def run_twice(options: ManyShardsCommandLine) -> dict[str, float]:
+    """What each of two runs took and left on the server. Raises RuntimeError if one did not take every shard."""
+    figures: dict[str, float] = {"shards": options.shards}
+    for run in ("first run", "all finished"):
+        before, started, used = _server(), time.perf_counter(), time.process_time()
+        if (shards := run_flow(options)) != options.shards:
+            raise RuntimeError(f"{shards} of {options.shards} shards were taken")
+        figures[f"{run}, s"] = time.perf_counter() - started
+        figures[f"{run}, CPU of the flow's process, s"] = time.process_time() - used
+        figures |= {f"{run}, {name}": value for name, value in _stages(options.folder).items()}
+        figures |= {f"{run}, {name}": value - before[name] for name, value in _server().items()}
+        figures[f"{run}, ms a shard"] = 1000 * figures[f"{run}, s"] / options.shards
+    return figures
+
+
+def make_shards(options: ManyShardsCommandLine) -> None:
+    """Raw shards for the flow: empty ones for the stub of the audit, or of small samples."""
+    shards = options.folder / "shards"
+    if options.flow == "convert-dataset":
+        write_small_shards(shards, options.shards * SHARD_SAMPLES, SHARD_SAMPLES)
+        return
+    shards.mkdir(parents=True)
     for number in range(options.shards):
         (shards / f"{number:08d}.tar").touch()
         (shards / f"{number:08d}_stats.json").touch()
 
-    def run() -> int:
-        with dask.config.set({"distributed.worker.preload": ["benchmarks.stub_audit"]}):
-            return audit_download(shards, options.folder / "audit", cluster=profile).shards
 
-    return run
-
-
-def _convert(options: ManyShardsCommandLine, profile: str) -> Callable[[], int]:
-    """A run of convert-dataset over small samples; it returns how many shards were opened."""
-    shards = options.folder.absolute() / "shards"
-    with ProcessPoolExecutor(1) as pool:  # what making them takes is not the flow's
-        pool.submit(write_small_shards, shards, options.shards * SHARD_SAMPLES, SHARD_SAMPLES).result()
-    settings = ConvertSettings(source_dataset="generated", max_samples_per_tar=TAR_SAMPLES)
-
-    def run() -> int:
-        return convert_dataset(shards, options.folder / "out", None, settings, profile).raw_shards_opened
-
-    return run
-
-
-def _profile(options: ManyShardsCommandLine) -> Path:
-    path = options.folder / "profile.yaml"
+def run_flow(options: ManyShardsCommandLine) -> int:
+    """Run the flow; returns how many shards it took."""
+    shards, profile = options.folder / "shards", options.folder / "profile.yaml"
     dask_workers = f"dask: {{kind: local, workers: {options.workers}}}"
-    path.write_text(f"name: many\ntask_runs: {options.task_runs}\n{dask_workers}\n", encoding="utf-8")
-    return path
+    profile.write_text(f"name: many\ntask_runs: {options.task_runs}\n{dask_workers}\n", encoding="utf-8")
+    if options.flow == "audit-download":
+        return audit_download(shards, options.folder / "audit", cluster=str(profile)).shards
+    settings = ConvertSettings(source_dataset="generated", max_samples_per_tar=TAR_SAMPLES)
+    return convert_dataset(shards, options.folder / "out", None, settings, str(profile)).raw_shards_opened
 
 
 def _stages(folder: Path) -> dict[str, float]:
-    """Seconds of each stage of the last conversion, as it noted them."""
-    with contextlib.suppress(FileNotFoundError):
-        notes = map(json.loads, (folder / "out" / ".prepare" / "timings.jsonl").read_text("utf-8").splitlines())
-        return {f"{note['name']}, s": note["seconds"] for note in notes}
-    return {}
+    """Seconds of each stage of the last run, as it noted them; they are forgotten then."""
+    path = folder / "out" / ".prepare" / "timings.jsonl"
+    if not path.exists():
+        return {}
+    notes = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    path.unlink()
+    return {f"{note['name']}, s": note["seconds"] for note in notes}
 
 
 def _server() -> dict[str, float]:

@@ -1,7 +1,6 @@
-"""What Dask workers load (``distributed.worker.preload``) to audit shards that hold nothing, without disk flushes."""
+"""What Dask workers load (``distributed.worker.preload``) to audit shards that hold nothing."""
 
 import hashlib
-import os
 
 from tasks.audit import task
 from tasks.audit.models import AuditJob, ShardAudit, Stats
@@ -28,5 +27,4 @@ def audit_nothing(job: AuditJob) -> ShardAudit:
     return audit
 
 
-os.fsync = lambda descriptor: None
 task.audit_shard = audit_nothing

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import distributed
+from prefect import Task
 from prefect.logging import get_run_logger
 from prefect_dask import DaskTaskRunner
 from prefect_dask.client import PrefectDaskClient
+from prefect_dask.task_runners import PrefectDaskFuture
 
 from tasks.errors import PipelineError
 from tasks.files import write_bytes
@@ -53,6 +55,19 @@ class ClusterRunner(DaskTaskRunner):
             if self.report_folder:
                 self._exit_stack.enter_context(_reported(client, self.report_folder / REPORT_FILE))
         return client
+
+    def submit(  # type: ignore[override]  # the library's own type is an overload, which no method here needs
+        self, task: Task[..., Any], parameters: dict[str, Any], wait_for: Any = None, dependencies: Any = None
+    ) -> PrefectDaskFuture[Any]:
+        """Hand a task run to Dask.
+
+        As DaskTaskRunner does it, but not as a pure function: Dask would digest all parameters and Prefect's settings
+        to find out whether it has done this before, which no task run has. Parameters that hold futures are not for us.
+        """
+        future = self.client.submit(
+            task, parameters=parameters, wait_for=wait_for, dependencies=dependencies, return_type="state", pure=False
+        )
+        return PrefectDaskFuture(wrapped_future=future, task_run_id=future.task_run_id)
 
     def cluster_failure(self) -> str | None:
         """Why no task can run any more: the scheduler is gone, or there was no worker for ``startup_seconds``."""

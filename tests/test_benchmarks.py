@@ -4,6 +4,9 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+from benchmarks.many_shards import ManyShardsCommandLine, make_shards, run_twice
 from benchmarks.plan import SHARD_ROWS, measure, write_scan
 from benchmarks.scale import SLICES, Sample, ScaleCommandLine, reckon
 from tests.conftest import ROOT
@@ -67,3 +70,14 @@ def test_a_small_benchmark_writes_costs_ratios_and_a_plot(tmp_path):
     assert {"energon index", "loader check", "audit", "decoding alone"} <= {stage for stage, _ in costs}
     assert results["figures"]["conversion, times as fast, 1"] == serial["seconds"] / costs["conversion", 1]["seconds"]
     assert (tmp_path / "results.svg").stat().st_size > 5_000
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_a_conversion_of_many_shards_takes_few_task_runs_and_a_finished_one_submits_none(tmp_path):
+    options = ManyShardsCommandLine(folder=tmp_path, flow="convert-dataset", shards=9, task_runs=2, workers=1)
+    make_shards(options)
+    figures = run_twice(options)
+    index = 1
+    assert figures["first run, task runs"] == 2 + 2 + index
+    assert figures["all finished, task runs"] == index
+    assert all(figures[f"first run, {stage}, s"] > 0 for stage in ("scan", "plan", "write", "index"))

@@ -1,5 +1,7 @@
 """Scan one raw shard: everything that depends on a sample alone, as a compact table."""
 
+import hashlib
+import io
 import itertools
 from typing import Any, BinaryIO
 
@@ -11,7 +13,7 @@ import xxhash
 from tasks.convert.models import ScanJob, ScanSummary
 from tasks.convert.sample import Verdict, judge, judge_members, split_hash
 from tasks.errors import TransientError
-from tasks.files import atomic_file, shown_text
+from tasks.files import shown_text, write_bytes
 from tasks.raw_tar import SAMPLE_MEMBERS, Group, TarContents, read_ranges
 
 _RANGE_COLUMNS = [f"{name}_{part}" for name in SAMPLE_MEMBERS for part in ("offset", "size")]
@@ -52,8 +54,7 @@ def scan_shard(job: ScanJob) -> ScanSummary:
     contents = job.indexes().contents(job.tar)
     with job.tar.open("rb") as file:
         table = _table([_row(file, group) for group in contents.groups])
-    with atomic_file(job.table_path) as output:
-        pq.write_table(table, output)
+    _write(job, table)
     summary = _summary(job, contents, table)
     receipt = job.receipt(summary)
     if not receipt.is_for(work):
@@ -98,9 +99,17 @@ def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.table(dict(zip(_COLUMNS, columns, strict=True)), schema=SCHEMA)
 
 
+def _write(job: ScanJob, table: pa.Table) -> None:
+    """Write the table, and note its hash: a file this young would be waited for before it is hashed."""
+    output = io.BytesIO()
+    pq.write_table(table, output)
+    write_bytes(job.table_path, output.getvalue())
+    job.folder.fingerprints().remember(job.table_path, hashlib.sha256(output.getvalue()).hexdigest())
+
+
 def _summary(job: ScanJob, contents: TarContents, table: pa.Table) -> ScanSummary:
     trouble = contents.troubles[0] if contents.troubles else None
-    usable = table.filter(pc.field("before_uid").is_null() & pc.field("after_uid").is_null()).num_rows
+    usable = pc.sum(pc.and_(table["before_uid"].is_null(), table["after_uid"].is_null())).as_py() or 0
     what = (
         f"{job.tar.name}: {trouble.member or 'the archive'} (byte {trouble.offset}) {trouble.message}"
         if trouble
