@@ -18,6 +18,7 @@ from tasks.convert.oddities import ODD_COLUMNS, count_oddities, dropped_kinds
 from tasks.convert.output_folder import check_output_folder
 from tasks.convert.plan import Array, Decision, byte_settings, decide, make_plan, read_excluded
 from tasks.convert.plan_files import read_plan, write_plan
+from tasks.convert.plan_receipt import finished_plan, leave_receipt
 from tasks.convert.plan_rows import EMITTED, PlanRows, Scan
 from tasks.convert.uids import CopiesJob, UidsInMemory, UidsOnDisk
 from tasks.errors import PipelineError, PlanError, ShardError
@@ -108,7 +109,7 @@ class Conversion:
         return decision.reached
 
     def plan(self, search: Callable[[list[CopiesJob]], object] | None = None) -> Plan:
-        """Decide on every sample, and write that down.
+        """Decide on every sample, and write that down; a plan that a valid receipt tells of is taken as it is.
 
         ``search`` may hand the search of a plan too large for memory to workers; what it leaves is done here. Raises
         ShardError if a tar that is needed is damaged or has no scan (no plan is made around it), PlanError if the
@@ -118,6 +119,9 @@ class Conversion:
         if not done:
             self._refuse_missing_scan(self.tars[0])
         scans = self._scans(done)
+        return finished_plan(self.folder, self.byte_settings, scans) or self._make_plan(scans, search)
+
+    def _make_plan(self, scans: list[Scan], search: Callable[[list[CopiesJob]], object] | None) -> Plan:
         rows = self._rows(scans)
         if search is not None:
             search(rows.uids.jobs())
@@ -130,6 +134,7 @@ class Conversion:
         if existing is not None and existing.identity != plan.identity:
             raise PlanError(f"{self.dataset_dir} belongs to another plan; use another dataset_name (or output_dir)")
         write_plan(self.folder, plan, decision, scans)
+        leave_receipt(self.folder, plan, scans)
         shutil.rmtree(self.folder.uids, ignore_errors=True)
         return plan
 

@@ -13,6 +13,7 @@ CONTRACT_VERSION = 1
 """Raised only when the bytes of output tars would change."""
 
 SCAN_VERSION = 3
+PLAN_VERSION = 1
 WRITE_VERSION = 1
 
 TARS_A_FILE = 100
@@ -51,6 +52,11 @@ class PrepareFolder(_Value):
         return self.path / "plan.json"
 
     @property
+    def plan_receipt(self) -> Path:
+        """The plan's receipt."""
+        return self.path / "plan-receipt.json"
+
+    @property
     def samples(self) -> Path:
         """The plan's samples: files of TARS_A_FILE output tars each, in order, one row group a tar."""
         return self.path / "plan"
@@ -58,7 +64,7 @@ class PrepareFolder(_Value):
     def samples_of(self, row_group: int) -> tuple[Path, int]:
         """The file of one of the plan's row groups, and its number there."""
         number, row_group = divmod(row_group, TARS_A_FILE)
-        return self.samples / f"{number:06d}.parquet", row_group
+        return self.samples / f"samples-{number:06d}.parquet", row_group
 
     @property
     def rejects(self) -> Path:

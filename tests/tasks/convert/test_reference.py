@@ -96,10 +96,10 @@ def test_a_cut_off_at_or_near_the_end_of_a_shard(tmp_path, maximum):
 def test_a_plan_of_many_tars_lies_in_files_of_a_hundred_tars_each(tmp_path):
     for shard in range(2):
         write_shard(tmp_path / "raw", shard, [sample(f"{shard}{n}", 200 * shard + n) for n in range(105)])
-    too_many = tmp_path / "out" / ".prepare" / "plan" / "000003.parquet"
+    too_many = tmp_path / "out" / ".prepare" / "plan" / "samples-000003.parquet"
     too_many.parent.mkdir(parents=True)
     too_many.write_bytes(b"of an earlier plan")
     compare(tmp_path / "raw", tmp_path / "out", max_samples_per_tar=1, validation_fraction=0.5)
     files = sorted(too_many.parent.iterdir())
-    assert [path.name for path in files] == ["000000.parquet", "000001.parquet", "000002.parquet"]
+    assert [path.name for path in files] == [f"samples-{number:06d}.parquet" for number in range(3)]
     assert [pq.read_metadata(path).num_row_groups for path in files] == [100, 100, 10]

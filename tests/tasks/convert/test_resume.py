@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from tasks import fingerprints
+from tasks.convert import conversion as module
 from tasks.convert import output_tar, scan, write
 from tasks.convert.conversion import Conversion
 from tasks.convert.output_tar import OutputTar
@@ -63,6 +64,36 @@ def test_a_finished_conversion_has_nothing_to_do(raw, out, work):
     assert (files_under(out), len(work)) == (before, done)
 
 
+@pytest.fixture
+def plans(monkeypatch):
+    """Identities of the plans that are really made."""
+    made = []
+    make = module.make_plan
+    monkeypatch.setattr(module, "make_plan", lambda *given: made.append(make(*given)) or made[-1])
+    return made
+
+
+@pytest.mark.parametrize("maximum", [None, 9])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_plan_is_made_once_however_many_shards_are_scanned_beyond_it(raw, out, plans, maximum, workers):
+    settings = SETTINGS.model_copy(update={"maximum_samples": maximum})
+    first = convert(raw, out, settings, workers=workers)
+    assert [convert(raw, out, settings, workers=again) for again in (1, 3)] == [first, first]
+    assert len(plans) == 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"outputs": []}, {"stage_version": 0}, {"inputs": {"opened": 2}}, {"inputs": {"scans": ""}}]
+)
+def test_a_plan_whose_receipt_tells_of_other_work_is_made_again(raw, out, plans, change):
+    convert(raw, out, SETTINGS)
+    before, path = content(out), out / ".prepare" / "plan-receipt.json"
+    receipt = json.loads(path.read_bytes())
+    path.write_text(json.dumps(receipt | change | {"inputs": receipt["inputs"] | change.get("inputs", {})}))
+    convert(raw, out, SETTINGS)
+    assert (content(out), len(plans)) == (before, 2)
+
+
 @pytest.mark.parametrize("verify", ["changed", "full"])
 @pytest.mark.parametrize("harm", ["delete", "cut", "empty", "flip"])
 def test_a_harmed_tar_is_written_again_with_the_same_bytes_and_no_other(raw, out, work, harm, verify):
@@ -95,8 +126,9 @@ def test_full_verification_hashes_every_file_once_and_trusts_no_older_note(raw, 
     assert all(job.finished() for job in conversion.write_jobs(plan))
     conversion.finish(plan)
     assert content(out) == before
-    tables = [path.name for path in out.glob(".prepare/scan/*.parquet")]
-    assert sorted(hashed) == sorted([*(path.name for path in (*raw.glob("*.tar"), *out.glob("*.tar"))), *tables])
+    tables = [*out.glob(".prepare/scan/*.parquet"), *out.glob(".prepare/plan/*"), conversion.folder.rejects]
+    every = [*raw.glob("*.tar"), *out.glob("*.tar"), *tables, conversion.folder.plan]
+    assert sorted(hashed) == sorted(path.name for path in every)
 
 
 @pytest.mark.parametrize("name", ["plan", "rejects.parquet", "plan.json", "fingerprints", "write"])
@@ -209,7 +241,7 @@ def test_a_plan_that_is_harmed_before_its_tars_are_written_is_named_and_made_ane
         path.unlink()
     else:
         path.write_bytes(data[:-100] if harm == "cut" else data[:80] + bytes([data[80] ^ 1]) + data[81:])
-    with pytest.raises(PlanError, match=r"plan/000000\.parquet cannot be read: .*; start the conversion again"):
+    with pytest.raises(PlanError, match=r"samples-000000\.parquet cannot be read: .*; start the conversion again"):
         write_all(conversion, plan)
     convert(raw, out, SETTINGS)
     convert(raw, tmp_path / "fresh", SETTINGS)

@@ -1,0 +1,52 @@
+"""The plan's receipt: while it is valid, a plan of the same scans and settings is not made again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks.convert.models import CONTRACT_VERSION, PLAN_VERSION, Plan, PrepareFolder
+from tasks.convert.plan_files import read_plan
+from tasks.convert.plan_rows import Scan
+from tasks.files import digest
+from tasks.fingerprints import Fingerprint
+from tasks.receipts import Receipt, read_receipt
+
+
+def finished_plan(folder: PrepareFolder, settings: dict[str, Any], scans: Sequence[Scan]) -> Plan | None:
+    """The plan that a valid receipt tells of, if it was made of the first of ``scans``; else None. Raises OSError.
+
+    How many it opened stands in the receipt: what is scanned beyond them makes no other plan, since a plan that did
+    not open every raw tar had reached ``maximum_samples``.
+    """
+    receipt = read_receipt(folder.plan_receipt)
+    if receipt is None or not isinstance(opened := receipt.inputs.get("opened"), int):
+        return None
+    if not receipt.outputs or not receipt.is_for(_work(folder, settings, scans[:opened])):
+        return None
+    intact = receipt.outputs_intact(folder.path, folder.fingerprints())
+    return read_plan(folder) if intact else None
+
+
+def leave_receipt(folder: PrepareFolder, plan: Plan, scans: Sequence[Scan]) -> None:
+    """Write the receipt of a plan whose files are there."""
+    files = [folder.plan, folder.rejects, *sorted(folder.samples.iterdir())]
+    outputs = [_relative(folder, path) for path in files]
+    work = _work(folder, plan.settings, scans[: len(plan.opened)])
+    work.model_copy(update={"outputs": outputs}).write(folder.plan_receipt)
+
+
+def _work(folder: PrepareFolder, settings: dict[str, Any], opened: Sequence[Scan]) -> Receipt:
+    notes = folder.fingerprints()
+    scans = [[scan.fingerprint.model_dump(), notes.of(scan.table_path).model_dump()] for scan in opened]
+    return Receipt(
+        stage="plan",
+        stage_version=PLAN_VERSION,
+        inputs={"contract_version": CONTRACT_VERSION, "opened": len(scans), "scans": digest(scans)},
+        settings=settings,
+    )
+
+
+def _relative(folder: PrepareFolder, path: Path) -> Fingerprint:
+    """The file's fingerprint under its name relative to the folder."""
+    name = str(path.relative_to(folder.path))
+    return folder.fingerprints().of(path).model_copy(update={"name": name})
