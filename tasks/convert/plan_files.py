@@ -4,11 +4,12 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.convert.models import TARS_A_FILE, Plan, PlannedTar, PrepareFolder
 from tasks.convert.plan import SPLITS, Array, Decision
@@ -29,6 +30,8 @@ _SAMPLES = pa.schema([("raw_tar", pa.string()), *map(SCHEMA.field, _SAMPLE_COLUM
 _REJECTS = pa.schema([("raw_tar", pa.string()), ("reason", pa.string()), *map(SCHEMA.field, _REJECT_COLUMNS)])
 _REJECTS_AT_A_TIME = 100_000
 
+Head = TypeVar("Head", bound=BaseModel)
+
 Opened = list[tuple[Scan, slice]]
 """The opened shards, and the rows of the decision that are theirs."""
 
@@ -41,10 +44,24 @@ def write_plan(folder: PrepareFolder, plan: Plan, decision: Decision, scans: Seq
     write_json(folder.plan, plan.model_dump(mode="json"))
 
 
+class PlannedTars(BaseModel):
+    """The part of the plan's head that writing a tar needs: what it tells of every raw tar would fill a worker."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    identity: str
+    settings: dict[str, Any]
+    tars: tuple[PlannedTar, ...]
+
+
 def read_plan(folder: PrepareFolder) -> Plan | None:
     """The plan of a dataset; None if there is none. Raises PlanError if it cannot be read."""
+    return _read(folder, Plan)
+
+
+def _read(folder: PrepareFolder, model: type[Head]) -> Head | None:
     try:
-        return Plan.model_validate_json(folder.plan.read_bytes())
+        return model.model_validate_json(folder.plan.read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError as error:
@@ -54,7 +71,7 @@ def read_plan(folder: PrepareFolder) -> Plan | None:
         ) from None
 
 
-def plan_and_tar(folder: PrepareFolder, identity: str, filename: str) -> tuple[Plan, PlannedTar] | None:
+def plan_and_tar(folder: PrepareFolder, identity: str, filename: str) -> tuple[PlannedTars, PlannedTar] | None:
     """The plan and one of its tars; None if the plan there is another. Raises PlanError.
 
     A worker writes many tars of one plan: it reads the plan once, and again if the file is another.
@@ -68,8 +85,8 @@ def plan_and_tar(folder: PrepareFolder, identity: str, filename: str) -> tuple[P
 
 
 @functools.lru_cache(maxsize=1)
-def _known_plan(folder: PrepareFolder, state: tuple[int, int, int]) -> tuple[Plan | None, dict[str, PlannedTar]]:
-    plan = read_plan(folder)
+def _known_plan(folder: PrepareFolder, state: tuple[int, int, int]) -> tuple[PlannedTars | None, dict[str, PlannedTar]]:
+    plan = _read(folder, PlannedTars)
     return plan, {tar.filename: tar for tar in plan.tars} if plan else {}
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, BinaryIO
 
-from tasks.convert.models import Plan, PlannedTar, WriteJob, WrittenTar
+from tasks.convert.models import PlannedTar, WriteJob, WrittenTar
 from tasks.convert.output_tar import OutputTar
-from tasks.convert.plan_files import plan_and_tar, read_samples
+from tasks.convert.plan_files import PlannedTars, plan_and_tar, read_samples
 from tasks.convert.sample import conversation_json, parse
 from tasks.convert.scan import sample_digest
 from tasks.errors import PlanError, ShardError
@@ -36,14 +36,14 @@ def write_tar(job: WriteJob) -> WrittenTar:
     return WrittenTar(output=written, samples=samples)
 
 
-def _planned(job: WriteJob) -> tuple[Plan, PlannedTar]:
+def _planned(job: WriteJob) -> tuple[PlannedTars, PlannedTar]:
     planned = plan_and_tar(job.folder, job.plan_identity, job.filename)
     if planned is None:
         raise PlanError(f"{job.folder.plan} is not the plan that {job.filename} belongs to; start the conversion again")
     return planned
 
 
-def _write_members(output: OutputTar, job: WriteJob, plan: Plan, tar: PlannedTar) -> int:
+def _write_members(output: OutputTar, job: WriteJob, plan: PlannedTars, tar: PlannedTar) -> int:
     source = {"dataset": plan.settings["source_dataset"], "revision": plan.settings["source_revision"]}
     written = 0
     for uid, jpg, json_bytes, txt in _raw_samples(job, tar):
