@@ -7,7 +7,6 @@ The flow audit-download on a real Prefect server and real Dask workers; the audi
 import json
 import os
 import resource
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -15,10 +14,10 @@ from pathlib import Path
 import dask
 from prefect.client.orchestration import get_client
 from pydantic import Field
-from pydantic_settings import CliApp
 
+from benchmarks.folders import emptied
 from flows.audit import audit_download
-from flows.command_line import CommandLine
+from flows.command_line import CommandLine, read_arguments
 from flows.program import table
 from flows.server import free_port, prefect_api, state_folder
 
@@ -36,7 +35,7 @@ class ManyShardsCommandLine(CommandLine):
 
 def measure(options: ManyShardsCommandLine) -> dict[str, float]:
     """All figures by name."""
-    shutil.rmtree(options.folder, ignore_errors=True)
+    emptied(options.folder)
     shards, profile = _shards(options), _profile(options)
     os.environ["XDG_STATE_HOME"] = str(options.folder.absolute() / "state")
     os.environ["PREFECT_SERVER_LOGGING_LEVEL"] = "INFO"  # one line a request
@@ -83,7 +82,7 @@ def _server() -> dict[str, float]:
 
 def main() -> None:
     """Measure, print, and write ``many-shards.json``."""
-    options = CliApp.run(ManyShardsCommandLine)
+    options = read_arguments(ManyShardsCommandLine, sys.argv[1:])
     figures = measure(options)
     table("many shards", [(name, f"{value:,.2f}") for name, value in figures.items()])
     target = options.folder / "many-shards.json"

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from flows.program import run_program
 from tasks.errors import SettingsError
-from tasks.layout import DataRoot, absolute
+from tasks.layout import DataRoot, GivenPath, absolute
 from tasks.metadata.hub import Source
 from tasks.metadata.pin import commit_of, write_slice
 from tasks.metadata.task import pin_metadata_file
@@ -35,8 +35,8 @@ class PinResult(BaseModel):
 @flow(name="pin-slice", flow_run_name="pin {name} of {repo_id}")
 @ends_in_words
 def pin_slice(
-    root: Path,
-    slice_file: Path,
+    root: GivenPath,
+    slice_file: GivenPath,
     name: str,
     files: list[str],
     repo_id: str = "mlfoundations/datacomp_1b",

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -122,6 +123,8 @@ def _one_certificate(home: Path) -> Path:
 
 @contextlib.contextmanager
 def _own_server(port: int | None) -> Iterator[tuple[str, Path]]:
+    if port is not None:
+        _refuse_taken(port)
     with _home() as (home, lock):
         log = home / "server.log"
         address = port or free_port()
@@ -132,6 +135,18 @@ def _own_server(port: int | None) -> Iterator[tuple[str, Path]]:
             yield url, home
         finally:
             _stop(process)
+
+
+def _refuse_taken(port: int) -> None:
+    """A server that answers there already would be taken for ours. Raises PipelineError."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise PipelineError(
+                f"port {port} cannot be used ({error.strerror}); end what listens there, or give another --port"
+            ) from None
 
 
 @contextlib.contextmanager
@@ -184,9 +199,9 @@ def _await_health(url: str, process: subprocess.Popen[bytes], log: Path) -> None
             if httpx.get(f"{url}/health", timeout=5).status_code == 200:
                 return
         time.sleep(0.2)
+    how = f"did not come up in {_START_SECONDS} s" if process.poll() is None else "ended while it was starting"
     raise PipelineError(
-        f"the Prefect server did not come up in {_START_SECONDS} s; its log is {log}. Set PREFECT_API_URL to use a "
-        "server that runs already"
+        f"the Prefect server {how}; its log is {log}. Set PREFECT_API_URL to use a server that runs already"
     )
 
 
@@ -203,11 +218,12 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def _serve_until_parent_ends() -> None:
     """The server's process: run ``prefect server start`` as a child, and end it when standard input closes.
 
-    The parent holds the other end of standard input, so a parent that is killed takes the server with it.
+    The parent holds the other end of standard input, so a parent that is killed takes the server with it. Ends when
+    the server does.
     """
     server = subprocess.Popen([sys.executable, "-m", "prefect", "server", "start"], stdin=subprocess.DEVNULL)
-    while sys.stdin.buffer.read(1):
-        pass
+    while server.poll() is None and not select.select([sys.stdin], [], [], 1)[0]:
+        pass  # nobody writes there: it is readable once it is closed
     server.terminate()
     try:
         server.wait(_STOP_SECONDS)

@@ -1,7 +1,6 @@
 """How far a data root is, from its receipts alone: ``python -m flows.status --root …``; needs no server."""
 
 import sys
-from pathlib import Path
 
 from pydantic import Field
 from rich.console import Console
@@ -10,7 +9,7 @@ from rich.text import Text
 
 from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, ResultCommandLine, read_arguments, say
 from tasks.errors import SettingsError
-from tasks.layout import DatasetName, absolute
+from tasks.layout import DatasetName, GivenPath, absolute
 from tasks.status.models import Stage, Status
 from tasks.status.overview import look
 
@@ -18,7 +17,7 @@ from tasks.status.overview import look
 class StatusCommandLine(ResultCommandLine):
     """Tell how far each stage is, what is missing, what failed and why, and what a rerun would do. Changes nothing."""
 
-    root: Path = Field(description="Data root.")
+    root: GivenPath = Field(description="Data root.")
     dataset_name: DatasetName = Field("energon", description="Folder of the dataset in the data root.")
 
 
