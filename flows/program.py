@@ -18,6 +18,7 @@ from flows.server import Api, prefect_api
 from flows.terminal import watched_run
 from tasks.errors import PipelineError, SettingsError
 from tasks.files import shown_text
+from tasks.storage import in_words
 from tasks.words import Told
 
 
@@ -48,6 +49,12 @@ def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = 
     except PipelineError as error:
         say(str(error))
         raise SystemExit(FAILED) from None
+    except OSError as error:
+        told = in_words(error)
+        if told is None:
+            raise
+        say(str(told))
+        raise SystemExit(FAILED) from None
     except (KeyboardInterrupt, TerminationSignal):
         say("ended from outside; start it again to go on: finished work is kept")
         raise SystemExit(INTERRUPTED) from None
@@ -60,7 +67,7 @@ def _say(result: Result, api: Api) -> None:
 
 
 def table(title: str, rows: list[tuple[str, str]], places: list[tuple[str, str]] | None = None) -> None:
-    """Print rows of two cells as a table on stdout; nothing in a cell is read as markup.
+    """Print rows of two cells as a table on stdout; nothing in a cell is read as markup or obeyed.
 
     ``places``: paths and addresses, each on a line of its own below it, to be copied whole.
     """
@@ -68,7 +75,7 @@ def table(title: str, rows: list[tuple[str, str]], places: list[tuple[str, str]]
     grid.add_column()
     grid.add_column(justify="right", overflow="fold")
     for what, value in rows:
-        grid.add_row(Text(what), Text(value))
+        grid.add_row(Text(shown_text(what)), Text(shown_text(value)))
     Console(file=sys.stdout).print(grid)
     sys.stdout.writelines(f"{what}: {shown_text(place)}\n" for what, place in places or ())
 

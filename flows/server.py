@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import select
 import socket
 import subprocess
@@ -70,8 +71,10 @@ def _refuse_silent(url: str) -> None:
     with get_client(sync_client=True) as client:
         trouble = client.api_healthcheck()
     if trouble:
+        why = re.split(r"\n| - ", str(trouble))[0]
+        ending = "" if url.rstrip("/").endswith("/api") else ", give an address that ends with /api"
         raise PipelineError(
-            f"PREFECT_API_URL is {url}, but no Prefect server answers there ({trouble}); start it, or unset "
+            f"PREFECT_API_URL is {url}, but no Prefect server answers there ({why}); start it{ending}, or unset "
             "PREFECT_API_URL to have a server of our own for this run"
         )
 

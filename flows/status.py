@@ -9,6 +9,7 @@ from rich.text import Text
 
 from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, ResultCommandLine, read_arguments, say
 from tasks.errors import SettingsError
+from tasks.files import shown_text
 from tasks.layout import DatasetName, GivenPath, absolute
 from tasks.status.models import Stage, Status
 from tasks.status.overview import look
@@ -22,15 +23,17 @@ class StatusCommandLine(ResultCommandLine):
 
 
 def show(status: Status, console: Console) -> None:
-    """Print a table of the stages, who is at work, and every reason in a sentence; nothing is read as markup."""
-    table = Table(title=f"{status.dataset_name} in {status.root}", title_justify="left")
+    """Print a table of the stages, who is at work, and every reason in a sentence; nothing is read as markup or obeyed."""
+    title = shown_text(f"{status.dataset_name} in {status.root}")
+    table = Table(title=Text(title, "table.title"), title_justify="left")
     for name in ("stage", "state", "done", "what", "starting again would"):
         table.add_column(name, justify="right" if name == "done" else "left", overflow="fold")
     for stage in status.stages:
-        table.add_row(*map(Text, (stage.stage, stage.state, _done(stage), stage.summary, stage.rerun)))
+        cells = (stage.stage, stage.state, _done(stage), stage.summary, stage.rerun)
+        table.add_row(*(Text(shown_text(cell)) for cell in cells))
     console.print(table)
     for line in _lines(status):
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(shown_text(line)), soft_wrap=True)
 
 
 def _done(stage: Stage) -> str:

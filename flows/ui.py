@@ -30,7 +30,7 @@ def serve(port: int) -> int:
 
     The configured API is used if there is one; otherwise a server of our own, with the history of earlier runs.
     """
-    sys.stdout.write("Starting a server and a worker, which takes half a minute.\n")
+    sys.stdout.write("Starting a server and a worker, which takes up to a minute.\n")
     sys.stdout.flush()
     with prefect_api(port=None if PREFECT_API_URL.value() else port) as api:
         _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite")

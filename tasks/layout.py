@@ -13,14 +13,19 @@ DatasetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """Name of a dataset's folder in a data root."""
 
 
-def _not_empty(path: Any) -> Any:
+def _usable_path(path: Any) -> Any:
     if path == "":
         raise ValueError("the path is empty; give one, or . for the folder you are in")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise ValueError("the path holds bytes that are no UTF-8; give a link to it whose name does not") from None
     return path
 
 
-GivenPath = Annotated[Path, BeforeValidator(_not_empty), Field(json_schema_extra={"minLength": 1})]
-"""A path that somebody gave. An empty text, as of a variable that is not set, would mean the folder one is in."""
+GivenPath = Annotated[Path, BeforeValidator(_usable_path), Field(json_schema_extra={"minLength": 1})]
+"""A path that somebody gave. An empty text, as of a variable that is not set, would mean the folder one is in; a name
+in another encoding could not be written down in JSON."""
 
 
 @dataclass(frozen=True)

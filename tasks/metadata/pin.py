@@ -42,10 +42,10 @@ def write_slice(path: Path, name: str, source: Source, pins: list[SliceFile]) ->
     """Write the slice file; one that says something else is left alone. Raises SettingsError."""
     slice_ = Slice(name=name, repo_id=source.repo_id, revision=source.revision, files=tuple(pins))
     fields = slice_.model_dump(mode="json", include={"name", "repo_id", "revision", "files"})
-    text = yaml.safe_dump(fields, sort_keys=False)
-    if path.exists() and path.read_text("utf-8") != text:
+    text = yaml.safe_dump(fields, sort_keys=False).encode()
+    if path.exists() and path.read_bytes() != text:
         raise SettingsError(f"slice_file: {path} is there and says something else; choose another name")
-    write_bytes(path, text.encode())
+    write_bytes(path, text)
     return slice_
 
 

@@ -163,7 +163,7 @@ def _read(path: Path) -> str:
 def _parse(text: str, origin: str) -> Slice:
     try:
         return Slice.model_validate(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise SettingsError(f"slice {origin} is not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
         raise SettingsError(f"slice {origin} cannot be used: {sentences(error)}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SettingsError(f"slice {origin} is not YAML: {' '.join(str(error).split())}") from None

@@ -1,5 +1,6 @@
 """What people type wrong: each mistake is told in a sentence that names the option and the way out."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -52,6 +53,7 @@ def test_an_empty_path_is_not_the_folder_one_is_in(capsys):
     )
     told = refused(capsys, download_images, "--root", "x", "--download.environment", "")
     assert "--download.environment: the path is empty" in told
+    assert "bytes that are no UTF-8" in refused(capsys, download_images, "--root", "/data/\udcff")
     assert read_parameters(convert_dataset, ["--source-dir", ".", "--output-dir", "y"])["source_dir"] == Path()
 
 
@@ -91,6 +93,20 @@ def test_a_relative_path_is_refused_in_a_run_whose_folder_goes_with_it(monkeypat
     with pytest.raises(SettingsError, match=r"'data' is relative.*give an absolute path"):
         absolute(Path("data"))
     assert absolute(tmp_path) == tmp_path
+
+
+def test_a_state_folder_that_cannot_be_one_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.check", "--dataset-dir", "x"],
+        env=environment | {"XDG_STATE_HOME": str(tmp_path / "file")},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {tmp_path}/file/datacomp-energon/server-1: a file lies where a folder")
 
 
 def test_a_benchmark_empties_no_folder_that_is_not_its_own(tmp_path, capsys):
