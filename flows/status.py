@@ -23,9 +23,9 @@ class StatusCommandLine(ResultCommandLine):
 
 
 def show(status: Status, console: Console) -> None:
-    """Print a table of the stages, who is at work, and every reason in a sentence; nothing is read as markup or obeyed."""
-    title = shown_text(f"{status.dataset_name} in {status.root}")
-    table = Table(title=Text(title, "table.title"), title_justify="left")
+    """Print a table of the stages, who is at work, and every reason; nothing is read as markup or obeyed."""
+    console.print(Text(shown_text(f"{status.dataset_name} in {status.root}"), "italic"), soft_wrap=True)
+    table = Table()
     for name in ("stage", "state", "done", "what", "starting again would"):
         table.add_column(name, justify="right" if name == "done" else "left", overflow="fold")
     for stage in status.stages:
