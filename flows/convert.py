@@ -84,6 +84,12 @@ def _convert(conversion: Conversion, profile: ClusterProfile) -> ConvertResult:
     conversion.clean_up()
     plan = _scan_and_write(conversion, profile)
     manifest = conversion.finish(plan)
+    if not plan.tars:
+        raise GateError(
+            f"{conversion.dataset_dir}: of {plan.counts.input_samples:,} samples none can be used "
+            f"({plan.counts.skip_reasons}); {conversion.folder.rejects} tells of each. Look at the raw shards, and "
+            "convert others into another folder"
+        )
     if not manifest["accepted"]:
         raise GateError(
             f"{conversion.dataset_dir}: {plan.counts.train} train samples, fewer than minimum_train_samples "

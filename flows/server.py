@@ -31,6 +31,9 @@ from tasks.files import write_bytes
 
 _START_SECONDS = 300
 _STOP_SECONDS = 15
+_SETTLED_SECONDS = 20.0
+"""A server that ends within this time would not come up at the next start either."""
+_SERVER = [sys.executable, "-m", "prefect", "server", "start"]
 
 
 @dataclass(frozen=True)
@@ -221,12 +224,22 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def _serve_until_parent_ends() -> None:
     """The server's process: run ``prefect server start`` as a child, and end it when standard input closes.
 
-    The parent holds the other end of standard input, so a parent that is killed takes the server with it. Ends when
-    the server does.
+    The parent holds the other end of standard input, so a parent that is killed takes the server with it. A server
+    that is lost (to the out-of-memory killer, say) is started again: clients wait for it. One that ended while it was
+    starting is not.
     """
-    server = subprocess.Popen([sys.executable, "-m", "prefect", "server", "start"], stdin=subprocess.DEVNULL)
-    while server.poll() is None and not select.select([sys.stdin], [], [], 1)[0]:
-        pass  # nobody writes there: it is readable once it is closed
+    while True:
+        started = time.monotonic()
+        server = subprocess.Popen(_SERVER, stdin=subprocess.DEVNULL)
+        while server.poll() is None:
+            if select.select([sys.stdin], [], [], 0.5)[0]:  # nobody writes there: it is readable once it is closed
+                _end(server)
+                return
+        if time.monotonic() - started < _SETTLED_SECONDS:
+            return
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
     server.terminate()
     try:
         server.wait(_STOP_SECONDS)
