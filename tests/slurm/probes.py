@@ -13,14 +13,15 @@ from tasks.words import fails_in_words
 
 @flow
 def nap(folder: str, seconds: float = 0) -> None:
-    """Note that it began, sleep, note that it ended; on a second attempt it finds the first's note and ends at once."""
+    """Note that it began, sleep, at most until there is a file ``stop``, note that it ended; on a second attempt it
+    finds the first's note and ends at once."""
     began = Path(folder) / "began"
     attempts = len(began.read_text().splitlines()) if began.exists() else 0
     with began.open("a") as file:
         file.write(f"{os.environ['SLURM_JOB_ID']}\n")
     if not attempts:
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not (Path(folder) / "stop").exists():
             time.sleep(0.1)
     (Path(folder) / "ended").write_text(os.environ["SLURMD_NODENAME"])
 

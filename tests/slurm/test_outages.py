@@ -15,7 +15,7 @@ def test_a_restarted_worker_adopts_jobs_in_every_state(pool: Pool, shared: Path)
     for folder in folders.values():
         folder.mkdir()
     held = pool.command("bash -c 'exit 4'", extra_directives=["--hold"])
-    runs = {name: pool.submit("nap", {"folder": str(folders[name]), "seconds": 60}) for name in names[:2]}
+    runs = {name: pool.submit("nap", {"folder": str(folders[name]), "seconds": 300}) for name in names[:2]}
     runs["ends_badly"] = pool.until(shared / "go", 5)
     runs["cancelled"] = pool.command("sleep 300")
     for run_id in runs.values():
@@ -25,11 +25,14 @@ def test_a_restarted_worker_adopts_jobs_in_every_state(pool: Pool, shared: Path)
     (cancelled,) = pool.jobs_of(runs["cancelled"])
     pool.slurm.command("scancel", str(cancelled))
     (shared / "go").touch()
-    (bad,) = pool.jobs_of(runs["ends_badly"])
-    pool.wait(runs["ends_badly"], lambda _: pool.job_state(bad) == "FAILED")
+    (folders["ends_well"] / "stop").touch()
+    for name, state in (("ends_badly", "FAILED"), ("ends_well", "COMPLETED")):
+        (job,) = pool.jobs_of(runs[name])
+        pool.wait(runs[name], lambda _, job=job, state=state: pool.job_state(job) == state)
     pool.start_worker()
     assert pool.end(runs["cancelled"]).state.is_cancelled()
     assert "exit code 5" in str(pool.end(runs["ends_badly"]).state.message)
+    (folders["running"] / "stop").touch()
     pool.slurm.command("scontrol", "release", str(pool.jobs_of(held)[0]))
     assert "exit code 4" in str(pool.end(held).state.message)
     assert pool.end(runs["running"]).state.is_completed() and pool.end(runs["ends_well"]).state.is_completed()
@@ -78,12 +81,16 @@ def test_a_silent_controller_is_never_job_gone(pool: Pool, shared: Path) -> None
 
 def test_a_job_number_that_slurm_gives_out_twice_is_not_taken_for_the_first_job(pool: Pool, shared: Path) -> None:
     with pool.slurm.forgetting():
-        forgotten = pool.submit("nap", {"folder": str(shared), "seconds": 40})
+        forgotten = pool.until(shared / "go-first", 11)
         number = pool.running(forgotten)
+        pool.kill_worker()
+        (shared / "go-first").touch()
+        pool.wait(forgotten, lambda _: pool.job_state(number) == "FAILED")
     second = pool.until(shared / "go", 7)
+    pool.start_worker()
     pool.wait(second, lambda _: pool.jobs_of(second) == [number])
     message = str(pool.end(forgotten).state.message)
-    assert "unknown to Slurm" in message or "no longer known to Slurm" in message
+    assert "no longer known to Slurm; its exit receipt says exit code 11" in message
     late = Slurm(environment={**kept_environment(os.environ), **pool.slurm.environment})
     asyncio.run(late.cancel(number, pool.folder / "jobs" / str(forgotten) / "1"))
     assert pool.job_state(number) in {"PENDING", "CONFIGURING", "RUNNING"}

@@ -45,7 +45,8 @@ def test_import_runs_on_eight_gpus_and_leaves_a_checkpoint(place):
     check_end(job)
     assert check_imported(root, settings) == root / "models" / "new" / "iter_0000000"
     shown = slurm_tools._ask("scontrol", "-o", "show", "job", str(job_id)).stdout
-    assert "TresPerNode=gres:gpu:8" in shown and "NumNodes=1" in shown and "Account=vision" in shown
+    # 22.05 writes gres:gpu, 24.11 gres/gpu.
+    assert re.search("TresPerNode=gres.gpu:8", shown) and "NumNodes=1" in shown and "Account=vision" in shown
     (log,) = (place / "bridge").glob(f"log-*_{job_id}_0.out")
     assert sorted(re.findall(r"rank (\d) of 8", log.read_text())) == list("01234567")
     assert any("COMPLETED" in line for line in said)
