@@ -1,6 +1,5 @@
 """A read-only viewer of a prepared dataset, or of a folder of raw shards: ``python -m flows.browse --dataset …``."""
 
-import os
 import signal
 import socket
 import sys
@@ -54,9 +53,10 @@ def serve(arguments: BrowseCommandLine) -> None:
     try:
         listener = socket.create_server((arguments.host, arguments.port))
     except OSError as error:
+        why = str(error.strerror).partition(" (")[0]
         raise PipelineError(
-            f"{arguments.host}:{arguments.port} cannot be listened on ({os.strerror(error.errno or 0)}); give another "
-            "--port (0: a free one) or --host"
+            f"{arguments.host}:{arguments.port} cannot be listened on ({why}); give another --port (0: a free one) or "
+            "--host"
         ) from None
     app = viewer(catalogue, arguments.dataset.name, version, [*_LOOPBACK, arguments.host])
     sys.stdout.write(f"Viewer: http://{arguments.host}:{listener.getsockname()[1]}/\nStop with Ctrl-C.\n")
