@@ -7,10 +7,9 @@ from prefect import flow
 from pydantic import BaseModel, ConfigDict
 
 from flows.program import run_program
-from tasks.errors import SettingsError
 from tasks.layout import DataRoot, GivenPath, absolute
 from tasks.metadata.hub import Source
-from tasks.metadata.pin import commit_of, write_slice
+from tasks.metadata.pin import check_asked, commit_of, write_slice
 from tasks.metadata.task import pin_metadata_file
 from tasks.words import ends_in_words, run_task
 
@@ -52,8 +51,7 @@ def pin_slice(
         repo_id: Dataset repository on the hub.
         revision: Branch, tag or commit; the slice pins the commit that it names now.
     """
-    if not files:
-        raise SettingsError("files: name at least one Parquet file of the repository")
+    check_asked(name, repo_id, files)
     source = Source(repo_id, revision)
     source = replace(source, revision=commit_of(source, files[0]))
     data = DataRoot(absolute(root))

@@ -6,14 +6,26 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from pydantic import ValidationError
 
 from tasks.errors import MetadataError, SettingsError, TransientError
 from tasks.files import write_bytes
 from tasks.fingerprints import Fingerprints
 from tasks.metadata.fetch import download_patiently, publish
 from tasks.metadata.hub import Announced, Source, announced
-from tasks.metadata.slices import Slice, SliceFile
+from tasks.metadata.slices import Slice, SliceFile, sentences
 from tasks.metadata.verify import listed, schema_problems
+
+
+def check_asked(name: str, repo_id: str, files: list[str]) -> None:
+    """Refuse what no slice file can say, before anything is asked or written. Raises SettingsError."""
+    if not files:
+        raise SettingsError("files: name at least one Parquet file of the repository")
+    pins = [{"name": file, "rows": 1, "bytes": 1, "sha256": "0" * 64} for file in files]
+    try:
+        Slice.model_validate({"name": name, "repo_id": repo_id, "revision": "0" * 40, "files": pins})
+    except ValidationError as error:
+        raise SettingsError(f"this cannot become a slice: {sentences(error)}") from None
 
 
 def commit_of(source: Source, name: str) -> str:
