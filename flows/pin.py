@@ -52,11 +52,11 @@ def pin_slice(
         revision: Branch, tag or commit; the slice pins the commit that it names now.
     """
     check_asked(name, repo_id, files)
+    path = absolute(slice_file)
     source = Source(repo_id, revision)
     source = replace(source, revision=commit_of(source, files[0]))
     data = DataRoot(absolute(root))
     pins = [run_task(pin_metadata_file, data.metadata, source, file) for file in files]
-    path = absolute(slice_file)
     slice_ = write_slice(path, name, source, pins)
     return PinResult(
         slice_file=path,

@@ -111,9 +111,9 @@ def prepare_datacomp(
 
 
 def _refuse_taken_name(data: DataRoot, dataset_name: str) -> None:
-    taken = {"raw", "reports", "models", "training", "launches", "datacomp-upstream", "downloader-env"}
-    taken.add(data.downloader_env.name)
-    if dataset_name in taken:
+    environments = (data.official_env, data.downloader_env, data.upstream)
+    places = (data.shards, data.report(""), data.checkpoint(""), data.training(""), data.launch("", ""), *environments)
+    if dataset_name in {place.relative_to(data.path).parts[0] for place in places}:
         raise SettingsError(
             f"dataset_name {dataset_name!r} is the name of another folder of a data root; choose another"
         )
