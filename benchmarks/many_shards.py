@@ -7,7 +7,6 @@ is a stub: its raw shards hold two small samples each, its output tars three. No
 
 import json
 import os
-import shutil
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -17,12 +16,12 @@ from typing import Literal
 import dask
 from prefect.client.orchestration import get_client
 from pydantic import Field
-from pydantic_settings import CliApp
 
 from benchmarks import no_flushes
+from benchmarks.folders import emptied
 from benchmarks.memory import watched, write_small_shards
 from flows.audit import audit_download
-from flows.command_line import CommandLine
+from flows.command_line import CommandLine, read_arguments
 from flows.convert import convert_dataset
 from flows.program import table
 from flows.server import free_port, prefect_api, state_folder
@@ -48,7 +47,7 @@ class ManyShardsCommandLine(CommandLine):
 
 def measure(options: ManyShardsCommandLine) -> dict[str, float]:
     """All figures by name, on a server of its own."""
-    shutil.rmtree(options.folder, ignore_errors=True)
+    emptied(options.folder)
     with ProcessPoolExecutor(1) as pool:  # what making them takes is not the flow's
         pool.submit(make_shards, options).result()
     os.environ["XDG_STATE_HOME"] = str(options.folder.absolute() / "state")
@@ -122,7 +121,7 @@ def _server() -> dict[str, float]:
 
 def main() -> None:
     """Measure, print, and write ``many-shards.json``."""
-    options = CliApp.run(ManyShardsCommandLine)
+    options = read_arguments(ManyShardsCommandLine, sys.argv[1:])
     figures = measure(options)
     table("many shards", [(name, f"{value:,.2f}") for name, value in figures.items()])
     target = options.folder / "many-shards.json"

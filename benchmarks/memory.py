@@ -1,7 +1,6 @@
 """Peak memory of every process of a conversion of 525,000 small samples: ``python -m benchmarks.memory``."""
 
 import json
-import shutil
 import sys
 import threading
 import time
@@ -13,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 from pydantic import Field
-from pydantic_settings import CliApp
 
+from benchmarks.folders import emptied
 from benchmarks.generate import SEED, jpegs, members
-from flows.command_line import CommandLine
+from flows.command_line import CommandLine, read_arguments
 from flows.convert import convert_dataset
 from flows.program import table
 from flows.server import free_port, prefect_api
@@ -98,8 +97,8 @@ def watched() -> Iterator[Peaks]:
 
 def main() -> None:
     """Measure, print, and write ``memory.json``."""
-    options = CliApp.run(MemoryCommandLine)
-    shutil.rmtree(options.folder, ignore_errors=True)
+    options = read_arguments(MemoryCommandLine, sys.argv[1:])
+    emptied(options.folder)
     with ProcessPoolExecutor(1) as pool:  # what making them takes is not the flow's
         pool.submit(write_small_shards, options.folder / "raw", options.samples).result()
     with prefect_api(port=free_port()), watched() as peaks:

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
-from pydantic_settings import CliApp
 
-from flows.command_line import CommandLine
+from benchmarks.folders import emptied
+from flows.command_line import CommandLine, read_arguments
 from flows.program import table
 from tasks.convert.models import PrepareFolder, ScanSummary
 from tasks.convert.plan import byte_settings, decide, make_plan
@@ -124,9 +124,8 @@ def _alone(function: Callable[[], Result]) -> Result:
 
 def main() -> None:
     """Measure, print, and write ``plan.json`` beside the folder."""
-    options = CliApp.run(PlanCommandLine)
-    shutil.rmtree(options.folder, ignore_errors=True)
-    options.folder.mkdir(parents=True)
+    options = read_arguments(PlanCommandLine, sys.argv[1:])
+    emptied(options.folder)
     with ProcessPoolExecutor(2) as pool:
         shards = range(max(options.millions) * 1_000_000 // SHARD_ROWS)
         list(pool.map(functools.partial(write_scan, options.folder), shards, chunksize=50))

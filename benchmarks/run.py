@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field
-from pydantic_settings import CliApp
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import flow_cost, plot, serial, stages
 from benchmarks.generate import write_shards
 from benchmarks.measure import Cost, measured
-from flows.command_line import CommandLine
+from flows.command_line import CommandLine, read_arguments
 from tasks.energon.index import index_dataset
 from tasks.energon.loader import check_loader
 from tasks.settings import CheckSettings
@@ -129,7 +128,7 @@ def _show(costs: Stages, figures: dict[str, float]) -> None:
 
 def main() -> None:
     """Measure, print, and write ``results.json`` and ``results.svg``."""
-    options = CliApp.run(BenchmarkCommandLine)
+    options = read_arguments(BenchmarkCommandLine, sys.argv[1:])
     costs, figures = measure(options)
     _show(costs, figures)
     rows = [{"stage": name, "workers": workers, **asdict(cost)} for (name, workers), cost in costs.items()]

@@ -5,7 +5,6 @@ reading / time; where it cannot, time = reading / what it delivers.
 """
 
 import json
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -13,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import CliApp
 
 from benchmarks import stages
+from benchmarks.folders import emptied
 from benchmarks.generate import write_shards
-from flows.command_line import CommandLine
+from flows.command_line import CommandLine, read_arguments
 from flows.program import table
 from tasks.convert.conversion import Conversion
 from tasks.convert.scan import scan_shard
@@ -70,7 +69,7 @@ class Sample:
 
 def measure(options: ScaleCommandLine) -> Sample:
     """Audit, scan and write generated shards in this process."""
-    shutil.rmtree(options.folder, ignore_errors=True)
+    emptied(options.folder)
     raw, audit, out = (options.folder / name for name in ("raw", "audit", "out"))
     write_shards(raw, 1, options.samples, different=min(options.samples, 100))
     audit_ms = _ms(options, lambda: stages.audit(raw, audit, workers=1))
@@ -120,7 +119,7 @@ def reckon(options: ScaleCommandLine, sample: Sample, data: Slice) -> dict[str, 
 
 def main() -> None:
     """Measure, reckon, print, and write ``scale.json``."""
-    options = CliApp.run(ScaleCommandLine)
+    options = read_arguments(ScaleCommandLine, sys.argv[1:])
     sample = measure(options)
     table("one sample", [(name, f"{value:,.3f}") for name, value in asdict(sample).items()])
     reckoned = {data.name: reckon(options, sample, data) for data in SLICES}

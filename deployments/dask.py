@@ -23,6 +23,7 @@ _DASK_CONFIG = {
 # Each worker would tell twenty lines of its birth and death; it reads this while it imports Dask. Beside it stand
 # Dask's own: a worker that does one task at a time needs no threads of OpenBLAS on every core.
 _WORKER_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
+_PRELOAD = "distributed.worker.preload"
 _LOCAL_STARTUP_SECONDS = 120
 
 
@@ -38,10 +39,9 @@ def task_runner(profile: ClusterProfile, report_folder: Path | None = None) -> "
 
     seconds = getattr(profile.dask, "startup_seconds", _LOCAL_STARTUP_SECONDS)
     quiet = {**dask.config.get(_WORKER_ENVIRONMENT), "DASK_LOGGING__DISTRIBUTED": "warning"}
-    dask.config.set({**_DASK_CONFIG, _WORKER_ENVIRONMENT: quiet})
+    preloaded = dict.fromkeys([*dask.config.get(_PRELOAD), "deployments.workers.quiet"])
+    dask.config.set({**_DASK_CONFIG, _WORKER_ENVIRONMENT: quiet, _PRELOAD: list(preloaded)})
     logging.getLogger("distributed").setLevel(logging.WARNING)
-    # Dask profiles its workers for the report, and warns of call trees that are too deep for it to weigh.
-    logging.getLogger("distributed.sizeof").setLevel(logging.ERROR)
     return ClusterRunner(report_folder=report_folder, startup_seconds=seconds, **_workers(profile))
 
 

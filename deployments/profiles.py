@@ -136,11 +136,11 @@ def load_profile(cluster: str) -> ClusterProfile:
     text = _read(path) if path.suffix in {".yaml", ".yml"} else _read_shipped(cluster)
     try:
         return ClusterProfile.model_validate(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise SettingsError(f"cluster profile {cluster}: not YAML: {error}") from None
     except ValidationError as error:
         faults = "; ".join(_in_words(fault) for fault in error.errors())
         raise SettingsError(f"cluster profile {cluster}: {faults}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SettingsError(f"cluster profile {cluster}: not YAML: {' '.join(str(error).split())}") from None
 
 
 def _in_words(fault: Any) -> str:
@@ -165,8 +165,9 @@ def _settings_at(where: tuple[int | str, ...]) -> list[str]:
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"cluster profile {path}: {error.strerror}; name a shipped profile or a file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise SettingsError(f"cluster profile {path}: {why}; name a shipped profile or a YAML file") from None
 
 
 def _read_shipped(name: str) -> str:

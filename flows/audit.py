@@ -20,7 +20,7 @@ from tasks.fanout import jobs_in_flight, run_in_groups
 from tasks.files import remove_leftovers, write_json
 from tasks.fingerprints import Verify
 from tasks.groups import finished_by_notes, group_size, look_up
-from tasks.layout import absolute, default_audit_dir
+from tasks.layout import GivenPath, absolute, default_audit_dir
 from tasks.progress import show_table, with_progress
 from tasks.receipts import timed
 from tasks.settings import GateSettings
@@ -31,8 +31,8 @@ from tasks.words import ends_in_words
 @flow(name="audit-download", flow_run_name="audit {shards_dir}")
 @ends_in_words
 def audit_download(
-    shards_dir: Path,
-    audit_dir: Path | None = None,
+    shards_dir: GivenPath,
+    audit_dir: GivenPath | None = None,
     gate: GateSettings = GateSettings(),
     cluster: str = "local",
     verify: Verify = "changed",

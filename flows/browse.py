@@ -11,7 +11,7 @@ from pydantic import Field
 from flows.command_line import DONE, FAILED, CommandLine, read_arguments, say
 from tasks.errors import PipelineError
 from tasks.files import digest
-from tasks.layout import absolute, default_audit_dir
+from tasks.layout import GivenPath, absolute, default_audit_dir
 from tasks.report.catalogue import Catalogue, read_catalogue
 from tasks.report.places import places_of_dataset, read_json
 from tasks.report.raw_folder import read_raw_folder
@@ -22,8 +22,8 @@ _LOOPBACK = ["127.0.0.1", "localhost"]
 class BrowseCommandLine(CommandLine):
     """Look at samples in a browser: search, filter, page. Nothing is changed; stop with Ctrl-C."""
 
-    dataset: Path = Field(description="Folder of a prepared dataset, or of raw shards.")
-    shards_dir: Path | None = Field(
+    dataset: GivenPath = Field(description="Folder of a prepared dataset, or of raw shards.")
+    shards_dir: GivenPath | None = Field(
         None, description="Raw shards that the dataset was made from; null: raw/shards beside it."
     )
     host: str = Field("127.0.0.1", description="Address to listen on; by default only this machine can connect.")
@@ -53,7 +53,11 @@ def serve(arguments: BrowseCommandLine) -> None:
     try:
         listener = socket.create_server((arguments.host, arguments.port))
     except OSError as error:
-        raise PipelineError(f"{arguments.host}:{arguments.port} cannot be listened on: {error}") from None
+        why = str(error.strerror).partition(" (")[0]
+        raise PipelineError(
+            f"{arguments.host}:{arguments.port} cannot be listened on ({why}); give another --port (0: a free one) or "
+            "--host"
+        ) from None
     app = viewer(catalogue, arguments.dataset.name, version, [*_LOOPBACK, arguments.host])
     sys.stdout.write(f"Viewer: http://{arguments.host}:{listener.getsockname()[1]}/\nStop with Ctrl-C.\n")
     sys.stdout.flush()

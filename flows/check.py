@@ -11,14 +11,14 @@ from tasks.energon.manifest import PREPARE, SPLITS
 from tasks.energon.processor import ProcessorSummary, table_rows
 from tasks.energon.task import check_files_task, check_loader_task, check_processor_task
 from tasks.failure_note import failure_noted
-from tasks.layout import absolute
+from tasks.layout import GivenPath, absolute
 from tasks.settings import CheckSettings
 from tasks.words import ends_in_words, run_task
 
 
 @flow(name="check-dataset", flow_run_name="check {dataset_dir}")
 @ends_in_words
-def check_dataset(dataset_dir: Path, check: CheckSettings = CheckSettings()) -> CheckSummary:
+def check_dataset(dataset_dir: GivenPath, check: CheckSettings = CheckSettings()) -> CheckSummary:
     """Compare tars and index with the manifest, then load every train and val sample once.
 
     With ``check.processor``, batches of both splits go through the model's own processor first.

@@ -1,5 +1,7 @@
 """What all command lines have in common; imports no Prefect, so that programs without a flow start at once."""
 
+import difflib
+import re
 import sys
 from typing import Any, TypeVar
 
@@ -13,6 +15,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from tasks.files import shown_text
 from tasks.plain_text import UNSHOWN
 
 DONE, FAILED, BAD_ARGUMENTS, INTERRUPTED = 0, 1, 2, 130
@@ -27,6 +30,7 @@ class CommandLine(BaseSettings):
         cli_parse_none_str="null",
         cli_implicit_flags=False,
         cli_enforce_required=True,
+        cli_exit_on_error=False,
         cli_avoid_json=True,
         extra="forbid",
         frozen=True,
@@ -59,24 +63,42 @@ class FlowCommandLine(ResultCommandLine):
 Model = TypeVar("Model", bound=CommandLine)
 
 
-def read_arguments(model: type[Model], arguments: list[str]) -> Model:
-    """A command line read as ``model``; exits with 2 and a line a field if it cannot be used."""
+def read_arguments(model: type[Model], arguments: list[str], command: str = "") -> Model:
+    """A command line (of a program's ``command``) read as ``model``; exits with 2 and a line a field if it cannot."""
+    program = f"{_program()} {command}".rstrip()
+    source = CliSettingsSource[Any](model, cli_prog_name=program)
     try:
-        return model(_cli_settings_source=CliSettingsSource[Any](model, cli_parse_args=arguments))
+        _refuse_unknown(arguments, re.findall(r"--([a-z][a-z0-9.-]*)", source.root_parser.format_help()))
+        return model(_cli_settings_source=source(args=arguments))
     except ValidationError as error:
         for fault in error.errors():
             option = "--" + ".".join(str(part) for part in fault["loc"]).replace("_", "-")
             given = "" if fault["type"] == UNSHOWN else f" (given: {_shortened(fault.get('input'))})"
             say(f"{option}: {fault['msg'].removeprefix('Value error, ')}{given}")
-        raise SystemExit(BAD_ARGUMENTS) from None
     except SettingsError as error:
-        say(str(error))
-        raise SystemExit(BAD_ARGUMENTS) from None
+        say(f"{str(error).removeprefix('error parsing CLI: ')}; `{program} --help` tells what may be given")
+    raise SystemExit(BAD_ARGUMENTS)
+
+
+def _program() -> str:
+    """How the user started this program."""
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    return f"python -m {module.name.removesuffix('.__main__')}" if module else sys.argv[0]
+
+
+def _refuse_unknown(arguments: list[str], options: list[str]) -> None:
+    """Raises SettingsError that names an option that is none, ahead of what its misspelling leaves out."""
+    given = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    for name in (option.removeprefix("--") for option in given if " " not in option):
+        if name not in options:
+            likely = difflib.get_close_matches(name, options, 1)
+            raise SettingsError(f"--{name} is no option" + (f" (did you mean --{likely[0]}?)" if likely else ""))
 
 
 def say(message: str) -> None:
-    """Tell the user what is wrong, on stderr."""
-    sys.stderr.write(f"error: {message}\n")
+    """Tell the user what is wrong, on stderr; a terminal obeys nothing in it."""
+    lines = [shown_text(line) for line in message.splitlines()]
+    sys.stderr.write("\n".join(["error: " + lines[0], *lines[1:]]) + "\n")
 
 
 def _shortened(value: Any) -> str:

@@ -22,7 +22,7 @@ from tasks.errors import GateError, PipelineError
 from tasks.fanout import jobs_in_flight, run_in_groups
 from tasks.fingerprints import Verify
 from tasks.groups import group_size, look_up
-from tasks.layout import absolute, default_audit_dir
+from tasks.layout import GivenPath, absolute, default_audit_dir
 from tasks.progress import show_table, with_progress
 from tasks.receipts import timed
 from tasks.settings import CheckSettings, ConvertSettings
@@ -55,9 +55,9 @@ class ConvertResult(BaseModel):
 @flow(name="convert-dataset", flow_run_name="convert {source_dir} to {output_dir}")
 @ends_in_words
 def convert_dataset(
-    source_dir: Path,
-    output_dir: Path,
-    audit_dir: Path | None = None,
+    source_dir: GivenPath,
+    output_dir: GivenPath,
+    audit_dir: GivenPath | None = None,
     convert: ConvertSettings = ConvertSettings(),
     cluster: str = "local",
     verify: Verify = "changed",
@@ -84,6 +84,12 @@ def _convert(conversion: Conversion, profile: ClusterProfile) -> ConvertResult:
     conversion.clean_up()
     plan = _scan_and_write(conversion, profile)
     manifest = conversion.finish(plan)
+    if not plan.tars:
+        raise GateError(
+            f"{conversion.dataset_dir}: of {plan.counts.input_samples:,} samples none can be used "
+            f"({plan.counts.skip_reasons}); {conversion.folder.rejects} tells of each. Look at the raw shards, and "
+            "convert others into another folder"
+        )
     if not manifest["accepted"]:
         raise GateError(
             f"{conversion.dataset_dir}: {plan.counts.train} train samples, fewer than minimum_train_samples "

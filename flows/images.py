@@ -1,7 +1,5 @@
 """download-images: fetch the images of a slice with img2dataset, resuming what is there."""
 
-from pathlib import Path
-
 from prefect import flow
 
 from flows.program import run_program
@@ -10,7 +8,7 @@ from tasks.fingerprints import Fingerprint, Verify
 from tasks.images.download import DownloadSummary
 from tasks.images.identity import DownloadInput
 from tasks.images.task import fetch_images
-from tasks.layout import DataRoot, absolute
+from tasks.layout import DataRoot, GivenPath, absolute
 from tasks.metadata.slices import Slice, load_slice
 from tasks.metadata.task import look_at_metadata, write_metadata_manifest
 from tasks.settings import DownloadSettings
@@ -20,7 +18,7 @@ from tasks.words import ends_in_words, run_task
 @flow(name="download-images", flow_run_name="images of {dataset_slice} in {root}")
 @ends_in_words
 def download_images(
-    root: Path,
+    root: GivenPath,
     dataset_slice: str = "datacomp-1b-tutorial",
     download: DownloadSettings | None = None,
     verify: Verify = "changed",

@@ -1,7 +1,6 @@
 """download-metadata: fetch the pinned metadata files of a slice, verify them, and write their manifest."""
 
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger
@@ -14,7 +13,7 @@ from tasks.errors import MetadataError, TransientError
 from tasks.failure_note import failure_noted
 from tasks.fanout import run_each
 from tasks.fingerprints import Verify
-from tasks.layout import DataRoot, absolute
+from tasks.layout import DataRoot, GivenPath, absolute
 from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_jobs
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
@@ -28,7 +27,7 @@ _FILES_AT_A_TIME = 4
 @flow(name="download-metadata", flow_run_name="metadata of {dataset_slice} in {root}")
 @ends_in_words
 def download_metadata(
-    root: Path, dataset_slice: str = "datacomp-1b-tutorial", verify: Verify = "changed"
+    root: GivenPath, dataset_slice: str = "datacomp-1b-tutorial", verify: Verify = "changed"
 ) -> ManifestSummary:
     """Fetch the metadata files of a slice that are not in place, verify all, and write metadata-manifest.json.
 

@@ -7,10 +7,9 @@ from prefect import flow
 from pydantic import BaseModel, ConfigDict
 
 from flows.program import run_program
-from tasks.errors import SettingsError
-from tasks.layout import DataRoot, absolute
+from tasks.layout import DataRoot, GivenPath, absolute
 from tasks.metadata.hub import Source
-from tasks.metadata.pin import commit_of, write_slice
+from tasks.metadata.pin import check_asked, commit_of, write_slice
 from tasks.metadata.task import pin_metadata_file
 from tasks.words import ends_in_words, run_task
 
@@ -35,8 +34,8 @@ class PinResult(BaseModel):
 @flow(name="pin-slice", flow_run_name="pin {name} of {repo_id}")
 @ends_in_words
 def pin_slice(
-    root: Path,
-    slice_file: Path,
+    root: GivenPath,
+    slice_file: GivenPath,
     name: str,
     files: list[str],
     repo_id: str = "mlfoundations/datacomp_1b",
@@ -52,13 +51,12 @@ def pin_slice(
         repo_id: Dataset repository on the hub.
         revision: Branch, tag or commit; the slice pins the commit that it names now.
     """
-    if not files:
-        raise SettingsError("files: name at least one Parquet file of the repository")
+    check_asked(name, repo_id, files)
+    path = absolute(slice_file)
     source = Source(repo_id, revision)
     source = replace(source, revision=commit_of(source, files[0]))
     data = DataRoot(absolute(root))
     pins = [run_task(pin_metadata_file, data.metadata, source, file) for file in files]
-    path = absolute(slice_file)
     slice_ = write_slice(path, name, source, pins)
     return PinResult(
         slice_file=path,

@@ -10,7 +10,7 @@ from flows.prepare import DatasetName
 from flows.program import run_program
 from flows.stages import cancel_children, finished, only_given, started
 from tasks.errors import GateError
-from tasks.layout import DataRoot, absolute
+from tasks.layout import DataRoot, GivenPath, absolute
 from tasks.megatron.checks import check_pipeline
 from tasks.megatron.places import FIRST_ITERATION, holds_files, imported_checkpoint
 from tasks.megatron.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
@@ -38,7 +38,7 @@ class PipelineResult(BaseModel):
 )
 @ends_in_words
 def prepare_and_train(
-    root: Path,
+    root: GivenPath,
     checkpoint: CheckpointSettings,
     training: TrainingSettings,
     dataset_slice: str = "datacomp-1b-tutorial",

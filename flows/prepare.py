@@ -20,7 +20,7 @@ from tasks.energon.check import CheckSummary
 from tasks.errors import SettingsError
 from tasks.fingerprints import Verify
 from tasks.images.download import DownloadSummary
-from tasks.layout import DataRoot, DatasetName, absolute
+from tasks.layout import DataRoot, DatasetName, GivenPath, absolute
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
 from tasks.report.report import ReportSummary
@@ -54,7 +54,7 @@ class PrepareResult(BaseModel):
 )
 @ends_in_words
 def prepare_datacomp(
-    root: Path,
+    root: GivenPath,
     dataset_slice: str = "datacomp-1b-tutorial",
     dataset_name: DatasetName = "energon",
     download: DownloadSettings | None = None,
@@ -103,7 +103,7 @@ def prepare_datacomp(
         report=report,
     )
     create_markdown_artifact(
-        markdown_table(summary_rows(audit, dataset, report)) + "\n" + markdown_places(dataset, report),
+        markdown_table(summary_rows(audit, dataset)) + "\n" + markdown_places(dataset, report),
         key="prepared-dataset",
         description=f"{dataset_name} of {slice_.name}",
     )
@@ -111,9 +111,9 @@ def prepare_datacomp(
 
 
 def _refuse_taken_name(data: DataRoot, dataset_name: str) -> None:
-    taken = {"raw", "reports", "models", "training", "launches", "datacomp-upstream", "downloader-env"}
-    taken.add(data.downloader_env.name)
-    if dataset_name in taken:
+    environments = (data.official_env, data.downloader_env, data.upstream)
+    places = (data.shards, data.report(""), data.checkpoint(""), data.training(""), data.launch("", ""), *environments)
+    if dataset_name in {place.relative_to(data.path).parts[0] for place in places}:
         raise SettingsError(
             f"dataset_name {dataset_name!r} is the name of another folder of a data root; choose another"
         )

@@ -17,6 +17,8 @@ from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, INTERRUPTED, FlowCom
 from flows.server import Api, prefect_api
 from flows.terminal import watched_run
 from tasks.errors import PipelineError, SettingsError
+from tasks.files import shown_text
+from tasks.storage import in_words
 from tasks.words import Told
 
 
@@ -47,6 +49,12 @@ def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = 
     except PipelineError as error:
         say(str(error))
         raise SystemExit(FAILED) from None
+    except OSError as error:
+        told = in_words(error)
+        if told is None:
+            raise
+        say(str(told))
+        raise SystemExit(FAILED) from None
     except (KeyboardInterrupt, TerminationSignal):
         say("ended from outside; start it again to go on: finished work is kept")
         raise SystemExit(INTERRUPTED) from None
@@ -58,14 +66,18 @@ def _say(result: Result, api: Api) -> None:
     sys.stdout.write(f"{result.in_words()}\n")
 
 
-def table(title: str, rows: list[tuple[str, str]]) -> None:
-    """Print rows of two cells as a table on stdout; nothing in a cell is read as markup."""
+def table(title: str, rows: list[tuple[str, str]], places: list[tuple[str, str]] | None = None) -> None:
+    """Print rows of two cells as a table on stdout; nothing in a cell is read as markup or obeyed.
+
+    ``places``: paths and addresses, each on a line of its own below it, to be copied whole.
+    """
     grid = Table(title=title, show_header=False)
     grid.add_column()
     grid.add_column(justify="right", overflow="fold")
     for what, value in rows:
-        grid.add_row(Text(what), Text(value))
+        grid.add_row(Text(shown_text(what)), Text(shown_text(value)))
     Console(file=sys.stdout).print(grid)
+    sys.stdout.writelines(f"{what}: {shown_text(place)}\n" for what, place in places or ())
 
 
 def parameters_of(flow: Flow[..., Any], given: FlowCommandLine) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tasks.demo.hub import serve_hub
 from tasks.demo.site import demo_web
 from tasks.demo.slice import slice_yaml
 from tasks.files import write_bytes
-from tasks.layout import absolute
+from tasks.layout import GivenPath, absolute
 from tasks.words import ends_in_words
 
 SLICE_FILE = "quickstart-slice.yaml"
@@ -24,7 +24,7 @@ SLICE_FILE = "quickstart-slice.yaml"
 
 @flow(name="quickstart", flow_run_name="quickstart in {root}")
 @ends_in_words
-def quickstart(root: Path = Path("quickstart-data")) -> PrepareResult:
+def quickstart(root: GivenPath = Path("quickstart-data")) -> PrepareResult:
     """Prepare a dataset of 2,000 web pictures that a web on the loopback interface serves, faults included.
 
     It runs through the same flow and code as a real slice. Started again, it goes on where it was ended.
@@ -65,12 +65,14 @@ def _environment(**values: str) -> Iterator[None]:
 
 def show(result: PrepareResult, api: Api) -> None:
     """Print the summary as a table for people."""
-    rows = [
-        *summary_rows(result.audit, result.dataset, result.report),
-        ("Metadata in", str(result.metadata.path.parent)),
+    places = [
+        ("Metadata", str(result.metadata.path.parent)),
+        ("Raw shards", str(result.dataset.source_dir)),
+        ("Dataset", str(result.dataset.dataset_dir)),
+        ("Report", str(result.report.path)),
+        ("Prefect UI", f"{api.ui} (ends with this program; `make ui` shows the run again)" if api.own else api.ui),
     ]
-    ui = f"{api.ui} (ends with this program; `make ui` shows the run again)" if api.own else api.ui
-    table("quickstart", [*rows, ("Prefect UI", ui)])
+    table("quickstart", summary_rows(result.audit, result.dataset), places)
 
 
 if __name__ == "__main__":

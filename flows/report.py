@@ -1,13 +1,11 @@
 """report-dataset: a page that shows what became of every URL and sample of a prepared dataset."""
 
-from pathlib import Path
-
 from prefect import flow, get_run_logger
 
 from flows.program import run_program, table
 from flows.server import Api
 from tasks.alone import alone
-from tasks.layout import DataRoot, DatasetName, absolute
+from tasks.layout import DataRoot, DatasetName, GivenPath, absolute
 from tasks.report.places import places_in_root
 from tasks.report.report import ReportSummary
 from tasks.report.task import write_report_task
@@ -18,7 +16,7 @@ from tasks.words import ends_in_words, run_task
 @flow(name="report-dataset", flow_run_name="report {dataset_name} in {root}")
 @ends_in_words
 def report_dataset(
-    root: Path, dataset_name: DatasetName = "energon", report: ReportSettings = ReportSettings()
+    root: GivenPath, dataset_name: DatasetName = "energon", report: ReportSettings = ReportSettings()
 ) -> ReportSummary:
     """Write reports/<dataset_name>/index.html: one self-contained page with plots, samples and rejects.
 
@@ -38,8 +36,8 @@ def report_dataset(
 def show(summary: ReportSummary, api: Api) -> None:
     """Print where the report lies and what is odd."""
     odd = [(f"  {kind}", f"{count:,}") for kind, count in summary.odd_pictures.items()]
-    rows = [("Report in", str(summary.path)), ("Pictures looked at", f"{summary.pictures_looked_at:,}"), *odd]
-    table("report", rows)
+    rows = [("Pictures looked at", f"{summary.pictures_looked_at:,}"), *odd]
+    table("report", rows, [("Report", str(summary.path))])
 
 
 if __name__ == "__main__":

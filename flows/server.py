@@ -3,6 +3,8 @@
 import contextlib
 import fcntl
 import os
+import re
+import select
 import socket
 import subprocess
 import sys
@@ -29,6 +31,9 @@ from tasks.files import write_bytes
 
 _START_SECONDS = 300
 _STOP_SECONDS = 15
+_SETTLED_SECONDS = 20.0
+"""A server that ends within this time would not come up at the next start either."""
+_SERVER = [sys.executable, "-m", "prefect", "server", "start"]
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,10 @@ def _refuse_silent(url: str) -> None:
     with get_client(sync_client=True) as client:
         trouble = client.api_healthcheck()
     if trouble:
+        why = re.split(r"\n| - ", str(trouble))[0]
+        ending = "" if url.rstrip("/").endswith("/api") else ", give an address that ends with /api"
         raise PipelineError(
-            f"PREFECT_API_URL is {url}, but no Prefect server answers there ({trouble}); start it, or unset "
+            f"PREFECT_API_URL is {url}, but no Prefect server answers there ({why}); start it{ending}, or unset "
             "PREFECT_API_URL to have a server of our own for this run"
         )
 
@@ -122,6 +129,8 @@ def _one_certificate(home: Path) -> Path:
 
 @contextlib.contextmanager
 def _own_server(port: int | None) -> Iterator[tuple[str, Path]]:
+    if port is not None:
+        _refuse_taken(port)
     with _home() as (home, lock):
         log = home / "server.log"
         address = port or free_port()
@@ -132,6 +141,18 @@ def _own_server(port: int | None) -> Iterator[tuple[str, Path]]:
             yield url, home
         finally:
             _stop(process)
+
+
+def _refuse_taken(port: int) -> None:
+    """A server that answers there already would be taken for ours. Raises PipelineError."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise PipelineError(
+                f"port {port} cannot be used ({error.strerror}); end what listens there, or give another --port"
+            ) from None
 
 
 @contextlib.contextmanager
@@ -184,9 +205,9 @@ def _await_health(url: str, process: subprocess.Popen[bytes], log: Path) -> None
             if httpx.get(f"{url}/health", timeout=5).status_code == 200:
                 return
         time.sleep(0.2)
+    how = f"did not come up in {_START_SECONDS} s" if process.poll() is None else "ended while it was starting"
     raise PipelineError(
-        f"the Prefect server did not come up in {_START_SECONDS} s; its log is {log}. Set PREFECT_API_URL to use a "
-        "server that runs already"
+        f"the Prefect server {how}; its log is {log}. Set PREFECT_API_URL to use a server that runs already"
     )
 
 
@@ -203,11 +224,22 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def _serve_until_parent_ends() -> None:
     """The server's process: run ``prefect server start`` as a child, and end it when standard input closes.
 
-    The parent holds the other end of standard input, so a parent that is killed takes the server with it.
+    The parent holds the other end of standard input, so a parent that is killed takes the server with it. A server
+    that is lost (to the out-of-memory killer, say) is started again: clients wait for it. One that ended while it was
+    starting is not.
     """
-    server = subprocess.Popen([sys.executable, "-m", "prefect", "server", "start"], stdin=subprocess.DEVNULL)
-    while sys.stdin.buffer.read(1):
-        pass
+    while True:
+        started = time.monotonic()
+        server = subprocess.Popen(_SERVER, stdin=subprocess.DEVNULL)
+        while server.poll() is None:
+            if select.select([sys.stdin], [], [], 0.5)[0]:  # nobody writes there: it is readable once it is closed
+                _end(server)
+                return
+        if time.monotonic() - started < _SETTLED_SECONDS:
+            return
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
     server.terminate()
     try:
         server.wait(_STOP_SECONDS)

@@ -37,7 +37,7 @@ def reference() -> str:
 
 def _models() -> Iterator[str]:
     for model in (*_settings_of(settings), *_settings_of(gpu_settings), *_settings_of(profiles)):
-        yield f"## {_heading(model)}\n\n{(model.__doc__ or '').strip()}\n"
+        yield f"## {_heading(model)}\n\n{inspect.cleandoc(model.__doc__ or '')}\n"
         yield "| setting | default | allowed | meaning |\n|---|---|---|---|"
         for name in model.__annotations__:
             field = model.model_fields[name]

@@ -1,7 +1,6 @@
 """How far a data root is, from its receipts alone: ``python -m flows.status --root …``; needs no server."""
 
 import sys
-from pathlib import Path
 
 from pydantic import Field
 from rich.console import Console
@@ -10,7 +9,8 @@ from rich.text import Text
 
 from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, ResultCommandLine, read_arguments, say
 from tasks.errors import SettingsError
-from tasks.layout import DatasetName, absolute
+from tasks.files import shown_text
+from tasks.layout import DatasetName, GivenPath, absolute
 from tasks.status.models import Stage, Status
 from tasks.status.overview import look
 
@@ -18,20 +18,22 @@ from tasks.status.overview import look
 class StatusCommandLine(ResultCommandLine):
     """Tell how far each stage is, what is missing, what failed and why, and what a rerun would do. Changes nothing."""
 
-    root: Path = Field(description="Data root.")
+    root: GivenPath = Field(description="Data root.")
     dataset_name: DatasetName = Field("energon", description="Folder of the dataset in the data root.")
 
 
 def show(status: Status, console: Console) -> None:
-    """Print a table of the stages, who is at work, and every reason in a sentence; nothing is read as markup."""
-    table = Table(title=f"{status.dataset_name} in {status.root}", title_justify="left")
+    """Print a table of the stages, who is at work, and every reason; nothing is read as markup or obeyed."""
+    console.print(Text(shown_text(f"{status.dataset_name} in {status.root}"), "italic"), soft_wrap=True)
+    table = Table()
     for name in ("stage", "state", "done", "what", "starting again would"):
         table.add_column(name, justify="right" if name == "done" else "left", overflow="fold")
     for stage in status.stages:
-        table.add_row(*map(Text, (stage.stage, stage.state, _done(stage), stage.summary, stage.rerun)))
+        cells = (stage.stage, stage.state, _done(stage), stage.summary, stage.rerun)
+        table.add_row(*(Text(shown_text(cell)) for cell in cells))
     console.print(table)
     for line in _lines(status):
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(shown_text(line)), soft_wrap=True)
 
 
 def _done(stage: Stage) -> str:

@@ -11,8 +11,8 @@ from tasks.report.report import ReportSummary
 Row = tuple[str, str]
 
 
-def summary_rows(audit: AuditTotals, dataset: ConvertResult, report: ReportSummary) -> list[Row]:
-    """(what, how many or where), in the order of the pipeline."""
+def summary_rows(audit: AuditTotals, dataset: ConvertResult) -> list[Row]:
+    """(what, how many), in the order of the pipeline."""
     counts = dataset.counts
     return [
         ("Attempted URLs", f"{audit.attempts:,}"),
@@ -27,9 +27,6 @@ def summary_rows(audit: AuditTotals, dataset: ConvertResult, report: ReportSumma
         *((f"  kept, though odd: {kind}", f"{count:,}") for kind, count in dataset.oddities.items() if count),
         ("Output tars", f"{dataset.tars:,}"),
         ("Output bytes", f"{dataset.output_bytes:,}"),
-        ("Raw shards in", str(dataset.source_dir)),
-        ("Dataset in", str(dataset.dataset_dir)),
-        ("Report in", str(report.path)),
     ]
 
 

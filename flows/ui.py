@@ -5,15 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
-from pydantic_settings import CliApp
 
-from flows.command_line import DONE, FAILED, CommandLine
+from flows.command_line import DONE, FAILED, CommandLine, read_arguments, say
+from flows.quickstart import quickstart
 from flows.server import prefect_api
 from tasks.errors import PipelineError
 
 POOL = "local"
+_STOP_SECONDS = 30
 
 
 class UiCommandLine(CommandLine):
@@ -27,17 +30,36 @@ def serve(port: int) -> int:
 
     The configured API is used if there is one; otherwise a server of our own, with the history of earlier runs.
     """
+    sys.stdout.write("Starting a server and a worker, which takes up to a minute.\n")
+    sys.stdout.flush()
     with prefect_api(port=None if PREFECT_API_URL.value() else port) as api:
         _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite")
         _prefect("--no-prompt", "deploy", "--name", f"*/{POOL}", "--prefect-file", str(_prefect_file()))
+        _place_quickstart(Path.cwd())
         sys.stdout.write(f"\nPrefect UI: {api.ui}/deployments\nStop with Ctrl-C.\n")
         sys.stdout.flush()
         worker = subprocess.Popen([sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL])
         try:
             return worker.wait()
         finally:
-            worker.terminate()
-            worker.wait()
+            _stop(worker)
+
+
+def _stop(worker: subprocess.Popen[bytes]) -> None:
+    worker.terminate()
+    try:
+        worker.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()
+
+
+def _place_quickstart(folder: Path) -> None:
+    """Let the form of the quickstart propose a data root in ``folder``: a deployed run has no folder of its own."""
+    with get_client(sync_client=True) as client:
+        deployment = client.read_deployment_by_name(f"{quickstart.name}/{POOL}")
+        root = folder / str(quickstart.parameters.properties["root"]["default"])
+        client.update_deployment(deployment.id, DeploymentUpdate(parameters={"root": str(root)}))
 
 
 def _prefect_file() -> Path:
@@ -55,15 +77,17 @@ def _prefect(*arguments: str) -> None:
 
 def main() -> None:
     """Read the command line, and serve."""
-    # A terminated program must take its worker along, as one that is interrupted does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    port = CliApp.run(UiCommandLine).port
+    port = read_arguments(UiCommandLine, sys.argv[1:]).port
+    # A terminated program must take its worker along, as one that is interrupted does. The worker passes an interrupt
+    # on, which those that a script starts in the background would ignore, and their children.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     try:
         raise SystemExit(serve(port))
     except KeyboardInterrupt:
         raise SystemExit(DONE) from None
     except PipelineError as error:
-        sys.stderr.write(f"error: {error}\n")
+        say(str(error))
         raise SystemExit(FAILED) from None
 
 

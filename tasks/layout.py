@@ -1,13 +1,31 @@
 """Where everything lies in a data root."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+
+from tasks.errors import SettingsError
 
 DatasetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """Name of a dataset's folder in a data root."""
+
+
+def _usable_path(path: Any) -> Any:
+    if path == "":
+        raise ValueError("the path is empty; give one, or . for the folder you are in")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise ValueError("the path holds bytes that are no UTF-8; give a link to it whose name does not") from None
+    return path
+
+
+GivenPath = Annotated[Path, BeforeValidator(_usable_path), Field(json_schema_extra={"minLength": 1})]
+"""A path that somebody gave. An empty text, as of a variable that is not set, would mean the folder one is in; a name
+in another encoding could not be written down in JSON."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +108,23 @@ class DataRoot:
         return self.path / "launches" / f"{kind}-{name}"
 
 
+_DEPLOYED = "PREFECT__FLOW_RUN_ID"
+"""Set by Prefect's workers for the flow run that a process was started for."""
+
+
 def absolute(path: Path) -> Path:
-    """``path`` as any process of this machine understands it: workers may run in other folders."""
-    return path.expanduser().absolute()
+    """``path`` as any process of this machine understands it: workers may run in other folders.
+
+    Raises SettingsError for a relative one in a run that a worker started: its folder is a temporary one, which is
+    removed with all that lies in it.
+    """
+    path = path.expanduser()
+    if _DEPLOYED in os.environ and not path.is_absolute():
+        raise SettingsError(
+            f"the path {str(path)!r} is relative, and a run of a deployment has a folder of its own that is removed at "
+            "its end; give an absolute path"
+        )
+    return path.absolute()
 
 
 def default_audit_dir(shards_dir: Path) -> Path | None:

@@ -1,12 +1,12 @@
 """The settings of the data pipeline, declared once: UI form, command line and docs come from here."""
 
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, field_validator, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from tasks.layout import GivenPath
 from tasks.plain_text import HubName, Revision
 
 
@@ -94,7 +94,7 @@ class DownloadSettings(Settings):
         "auto",
         description="official: DataComp's script and pins; current: a newer img2dataset; auto: what the slice says.",
     )
-    environment: Path | None = Field(
+    environment: GivenPath | None = Field(
         None,
         description="Folder of the downloader environment, built if missing; null: inside the data root.",
     )
@@ -181,7 +181,7 @@ class ConvertSettings(Settings):
     source_revision: str = Field(
         "086ebeee20d4cc3b3e7c05ae703fcf278ae3a759", description="Its revision, noted in every sample."
     )
-    exclude_uids: Path | None = Field(
+    exclude_uids: GivenPath | None = Field(
         None, description="File with one uid a line that must not enter the dataset (takedowns, opt-outs)."
     )
 

@@ -1,6 +1,7 @@
 """Let a flow or task end with a sentence: what came of it, or what is wrong, not a stack trace."""
 
 import functools
+import logging
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -47,6 +48,15 @@ def fails_in_words(function: Callable[P, R]) -> Callable[P, R]:
             return _failed(told)
 
     return wrapped
+
+
+def _tells_anew(record: logging.LogRecord) -> bool:
+    """Whether a line of Prefect's log stays: the engine of a deployed run tells a failure again, with its trace."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(error, PipelineError) and str(record.msg).startswith("Engine execution exited"))
+
+
+logging.getLogger("prefect.flow_runs").addFilter(_tells_anew)
 
 
 def _failed(error: PipelineError) -> Any:

@@ -6,27 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError, create_model
-from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict, SettingsError
 
 from deployments.profiles import ClusterProfile, load_profile
 from deployments.slurm.configuration import job_of
 from deployments.slurm.script import render
 from deployments.slurm.variables import JobVariables
-from tasks.errors import PipelineError
-from tasks.errors import SettingsError as BadSettings
-
-DONE, FAILED, BAD_ARGUMENTS = 0, 1, 2
+from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, CommandLine, read_arguments, say
+from tasks.errors import PipelineError, SettingsError
 
 
-class _Options(BaseSettings):
-    model_config = SettingsConfigDict(cli_kebab_case=True, cli_avoid_json=True)
-
+class _Options(CommandLine):
     cluster: str = Field("slurm", description="Cluster profile: the name of a shipped one, or a YAML file.")
-
-    @classmethod
-    def settings_customise_sources(cls, *_: Any, **sources: Any) -> tuple[Any, ...]:
-        """The command line alone: no variable of the environment gets in."""
-        return (sources["init_settings"],)
 
 
 class _Pool(_Options):
@@ -44,7 +34,7 @@ def _render_model() -> type[_Options]:
 
 def _render(arguments: list[str]) -> None:
     """Print the batch script of a run with the profile's variables and the given ones; nothing is submitted."""
-    options = _read(_render_model(), "deployments.slurm render", arguments)
+    options = read_arguments(_render_model(), arguments, "render")
     given = {name: getattr(options, name) for name in options.model_fields_set if name in JobVariables.model_fields}
     variables = load_profile(options.cluster).slurm.filled_with(given)
     values = options.model_dump()
@@ -56,14 +46,9 @@ def _pool(arguments: list[str]) -> None:
     """Create the work pool, or renew its job variables, with the profile's as defaults."""
     from deployments.slurm.pool import create_pool
 
-    options = _read(_Pool, "deployments.slurm pool", arguments)
+    options = read_arguments(_Pool, arguments, "pool")
     profile: ClusterProfile = load_profile(options.cluster)
     sys.stdout.write(create_pool(str(options.model_dump()["name"]), profile.slurm) + "\n")
-
-
-def _read(model: type[_Options], program: str, arguments: list[str]) -> _Options:
-    source = CliSettingsSource[Any](model, cli_prog_name=f"python -m {program}", cli_parse_args=arguments)
-    return model(_cli_settings_source=source)
 
 
 _COMMANDS: dict[str, Callable[[list[str]], None]] = {"render": _render, "pool": _pool}
@@ -80,13 +65,13 @@ def main(arguments: list[str]) -> int:
     except ValidationError as error:
         for fault in error.errors():
             where = ".".join(str(part) for part in fault["loc"]) or "job variables"
-            sys.stderr.write(f"{where}: {fault['msg'].removeprefix('Value error, ')}\n")
+            say(f"{where}: {fault['msg'].removeprefix('Value error, ')}")
         return BAD_ARGUMENTS
-    except (BadSettings, SettingsError) as error:
-        sys.stderr.write(f"{error}\n")
+    except SettingsError as error:
+        say(str(error))
         return BAD_ARGUMENTS
     except PipelineError as error:
-        sys.stderr.write(f"{error}\n")
+        say(str(error))
         return FAILED
     return DONE
 

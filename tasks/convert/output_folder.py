@@ -24,7 +24,7 @@ def check_output_folder(
     if dataset_dir.exists() and not dataset_dir.is_dir():
         raise PlanError(f"output {dataset_dir} is not a folder; {_WAY_OUT}")
     folder = PrepareFolder(dataset_dir=dataset_dir)
-    if dataset_dir.is_dir() and any(dataset_dir.iterdir()) and not folder.path.is_dir():
+    if not folder.plan.exists() and dataset_dir.is_dir() and set(dataset_dir.iterdir()) - {folder.path}:
         raise PlanError(f"output {dataset_dir} holds files that are not of a conversion by this tool; {_WAY_OUT}")
     difference = _difference(folder, byte_settings, available)
     if difference:

@@ -6,14 +6,26 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from pydantic import ValidationError
 
 from tasks.errors import MetadataError, SettingsError, TransientError
 from tasks.files import write_bytes
 from tasks.fingerprints import Fingerprints
 from tasks.metadata.fetch import download_patiently, publish
 from tasks.metadata.hub import Announced, Source, announced
-from tasks.metadata.slices import Slice, SliceFile
+from tasks.metadata.slices import Slice, SliceFile, sentences
 from tasks.metadata.verify import listed, schema_problems
+
+
+def check_asked(name: str, repo_id: str, files: list[str]) -> None:
+    """Refuse what no slice file can say, before anything is asked or written. Raises SettingsError."""
+    if not files:
+        raise SettingsError("files: name at least one Parquet file of the repository")
+    pins = [{"name": file, "rows": 1, "bytes": 1, "sha256": "0" * 64} for file in files]
+    try:
+        Slice.model_validate({"name": name, "repo_id": repo_id, "revision": "0" * 40, "files": pins})
+    except ValidationError as error:
+        raise SettingsError(f"this cannot become a slice: {sentences(error)}") from None
 
 
 def commit_of(source: Source, name: str) -> str:
@@ -42,10 +54,10 @@ def write_slice(path: Path, name: str, source: Source, pins: list[SliceFile]) ->
     """Write the slice file; one that says something else is left alone. Raises SettingsError."""
     slice_ = Slice(name=name, repo_id=source.repo_id, revision=source.revision, files=tuple(pins))
     fields = slice_.model_dump(mode="json", include={"name", "repo_id", "revision", "files"})
-    text = yaml.safe_dump(fields, sort_keys=False)
-    if path.exists() and path.read_text("utf-8") != text:
+    text = yaml.safe_dump(fields, sort_keys=False).encode()
+    if path.exists() and path.read_bytes() != text:
         raise SettingsError(f"slice_file: {path} is there and says something else; choose another name")
-    write_bytes(path, text.encode())
+    write_bytes(path, text)
     return slice_
 
 

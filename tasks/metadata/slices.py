@@ -44,7 +44,7 @@ class Slice(Settings):
     """A pinned set of metadata files, and the settings that suit it where a caller gives none."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Name of the slice.")
-    repo_id: str = Field(pattern=r"^[\w.-]+(/[\w.-]+)?$", description="Dataset repository on the hub.")
+    repo_id: str = Field(pattern=r"^\w[\w.-]*(/\w[\w.-]*)?$", description="Dataset repository on the hub.")
     revision: str = Field(description="Commit of the repository, 40 lower-case hex digits.")
     files: tuple[SliceFile, ...] = Field(min_length=1, description="The pinned files.")
     downloader: Literal["official", "current"] = Field(
@@ -163,7 +163,7 @@ def _read(path: Path) -> str:
 def _parse(text: str, origin: str) -> Slice:
     try:
         return Slice.model_validate(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise SettingsError(f"slice {origin} is not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
         raise SettingsError(f"slice {origin} cannot be used: {sentences(error)}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SettingsError(f"slice {origin} is not YAML: {' '.join(str(error).split())}") from None

@@ -22,6 +22,14 @@ from tasks.errors import SettingsError
 from tests.conftest import ROOT
 
 
+@pytest.mark.parametrize("content", [b"", b"- a\n", b"{a: [", b"\xff\xfe\x00", b"name: 2026-02-30", b"[" * 9999])
+def test_a_file_that_is_no_profile_is_refused_in_a_sentence(tmp_path, content):
+    path = tmp_path / "odd.yaml"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match=r"odd\.yaml"):
+        load_profile(str(path))
+
+
 def written(folder: Path, text: str) -> str:
     path = folder / "site.yaml"
     path.write_text(text, encoding="utf-8")

@@ -18,6 +18,7 @@ from tasks.errors import GateError
 from tasks.settings import ConvertSettings, GateSettings
 from tasks.status.overview import look
 from tests.golden import EXPECTED, copy_shards, settings_of
+from tests.tasks.raw_shards import sample, write_shard
 
 CASE = EXPECTED["golden+defects"]["small_tars"]
 
@@ -162,3 +163,11 @@ def test_progress_and_tables_are_shown_in_the_ui(raw, tmp_path):
     assert len(json.loads(newest["output-tars"].data)) == len(CASE["output_shards"])
     assert "HTTP Error 404: Not Found" in newest["failure-reasons"].data
     assert len(json.loads(newest["raw-shards"].data)) == 4
+
+
+def test_shards_without_a_usable_sample_fail_with_the_reasons(tmp_path):
+    write_shard(tmp_path / "raw", 0, [sample(f"0{n}", n, " ") for n in range(3)])
+    state = convert_dataset(tmp_path / "raw", tmp_path / "out", cluster=cluster(tmp_path, 1), return_state=True)
+    assert state.is_failed()
+    assert "of 3 samples none can be used ({'empty_caption': 3})" in state.message
+    assert str(tmp_path / "out" / ".prepare" / "rejects.parquet") in state.message

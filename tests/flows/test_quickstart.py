@@ -94,7 +94,7 @@ def test_killed_after_the_download_it_gives_the_bytes_of_an_undisturbed_run(prep
 
 
 def test_quickstart_accounts_for_every_url_and_says_so_in_a_table(prepared):
-    _, finished, _ = prepared
+    root, finished, _ = prepared
     result = json.loads(finished.stdout.splitlines()[-1])
     audit, counts = result["audit"], result["dataset"]["counts"]
     assert audit["attempts"] == 2000
@@ -104,8 +104,11 @@ def test_quickstart_accounts_for_every_url_and_says_so_in_a_table(prepared):
     assert {"HTTP Error 404: Not Found", "timed out", "Connection refused"} <= audit["failure_reasons"].keys()
     loaded = {one["split"]: one["samples"] for one in result["check"]["loaded"]}
     assert loaded == {"train": counts["train"], "val": counts["val"]}
-    for what in ("Attempted URLs", "Successful downloads", "Train samples", "Output bytes", "Dataset in", "Prefect UI"):
+    for what in ("Attempted URLs", "Successful downloads", "Train samples", "Output bytes", "Prefect UI: "):
         assert what in finished.stdout
+    assert {f"Dataset: {root / 'energon'}", f"Report: {root / 'reports/energon/index.html'}"} <= set(
+        finished.stdout.splitlines()
+    )
 
 
 def test_second_quickstart_finds_everything_done(prepared, prefect_server):

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
@@ -32,6 +33,8 @@ def ui(state_home, tmp_path):
             | {"PREFECT_WORKER_QUERY_SECONDS": "1", "HF_ENDPOINT": "http://127.0.0.1:9"},
             stdout=output,
             stderr=output,
+            # As in the background of a script: neither it nor what it starts may wait for an interrupt in vain.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         )
     try:
         yield address_of(process, log) + "/api"
@@ -65,6 +68,8 @@ def test_deployed_flow_runs_from_another_folder_and_bad_parameters_are_refused(u
     listed = json.loads(prefect(ui, "deployment", "ls", "--output", "json").stdout)
     declared = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
     assert len(listed) == sum(deployment["name"] == "local" for deployment in declared)
+    proposed = httpx.get(f"{ui}/deployments/name/quickstart/local", timeout=60).json()["parameters"]
+    assert proposed == {"root": str(tmp_path / "quickstart-data")}
     shards = copy_shards("golden", tmp_path / "raw" / "shards")
     ran = prefect(ui, "deployment", "run", "audit-download/local", "-p", f"shards_dir={shards}", "--watch")
     assert ran.returncode == 0, ran.stdout + ran.stderr

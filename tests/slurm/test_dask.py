@@ -86,8 +86,10 @@ def spread_over_both_nodes(faults: Faults, *stages: str) -> Iterator[None]:
 
     def release() -> None:
         for stage in stages:
-            until(lambda: nodes(faults, stage) == BOTH)  # noqa: B023
-            faults.heal(stage)
+            try:
+                until(lambda: nodes(faults, stage) == BOTH)  # noqa: B023
+            finally:  # the flow must end, so that the test can fail
+                faults.heal(stage)
 
     thread = threading.Thread(target=release)
     thread.start()

@@ -24,6 +24,14 @@ def profile(tmp_path: Path) -> str:
     return str(file)
 
 
+def status_of(arguments: list[str]) -> object:
+    """The exit status of the program."""
+    try:
+        return main(arguments)
+    except SystemExit as ended:
+        return ended.code
+
+
 def test_render_shows_the_profile_and_what_is_given(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["render", "--cluster", profile, "--gpus-per-node", "8", "--account", "audio"]) == 0
     script = capsys.readouterr().out
@@ -39,10 +47,11 @@ def test_render_shows_the_profile_and_what_is_given(profile: str, capsys: pytest
         (["--mem", "1G", "--mem-per-cpu", "1G"], "exclude each other"),
         (["--cluster", "nowhere"], "cluster 'nowhere' is unknown"),
         (["--log-dir", "here"], "must be an absolute path"),
+        (["--partitoin", "gpu"], "--partitoin is no option (did you mean --partition?); `"),
     ],
 )
 def test_render_refuses_in_words(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["render", *arguments]) == 2
+    assert status_of(["render", *arguments]) == 2
     told = capsys.readouterr().err
     assert words in told and "Traceback" not in told
 

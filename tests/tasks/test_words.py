@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from prefect import flow, task
+from prefect.flow_engine import run_flow
 
 from tasks.errors import GateError, TransientError
 from tasks.retries import RETRIES
@@ -62,7 +63,7 @@ def test_fault_of_the_storage_ends_in_a_sentence_without_a_trace(
         message = failing.end()
     assert message.startswith("/data/x.tar: ") and words in message
     assert failing.tries == tries
-    assert "Traceback" not in caplog.text
+    assert words in caplog.text and "Traceback" not in caplog.text
 
 
 @pytest.mark.usefixtures("prefect_server")
@@ -81,3 +82,22 @@ def test_every_fault_of_the_storage_has_words(number: int, words: str, tries: in
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "refused"), TimeoutError("slow"), OSError("odd")])
 def test_other_faults_are_left_as_they_are(error: OSError) -> None:
     assert in_words(error) is None
+
+
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.parametrize("error", [GateError("too few"), ZeroDivisionError("a fault of ours")])
+def test_log_of_a_deployed_run_has_a_trace_only_of_faults_of_the_program(
+    error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @flow
+    @fails_in_words
+    def stage() -> None:
+        raise error
+
+    logger = logging.getLogger("prefect.flow_runs")
+    monkeypatch.setattr(logger, "propagate", True)
+    monkeypatch.setattr(logger.parent, "propagate", True)
+    with pytest.raises(type(error)):
+        run_flow(stage, error_logger=logger)  # as the process does that a worker starts
+    assert str(error) in caplog.text
+    assert ("Traceback" in caplog.text) == isinstance(error, ZeroDivisionError)

@@ -177,7 +177,9 @@ def test_preempted_job_is_followed_through_its_requeue(place, slurm):
     said: list[str] = []
     settings = training_settings(place, **SHORT, partition="scavenge")
     job_id = started(place, settings, said)
-    urgent = slurm.command("sbatch", "--parsable", "-p", "gpu", "-N2", "--exclusive", "--wrap", "sleep 1").strip()
+    urgent = slurm.command(
+        "sbatch", "--parsable", "-p", "gpu", "-N2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1"
+    ).strip()
     until(lambda: slurm_tools.look(job_id).restarts == 1)
     behave(place)
     job = follow(job_id, POLL, said.append)

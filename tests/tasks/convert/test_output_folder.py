@@ -46,6 +46,13 @@ def test_a_folder_with_foreign_files_is_refused(raw, out, name):
     refused(raw, out, SETTINGS, "not of a conversion by this tool")
 
 
+def test_a_dataset_whose_plan_was_deleted_is_refused(raw, out):
+    """What is left of it would lie among the new tars."""
+    convert(raw, out, SETTINGS)
+    (out / ".prepare" / "plan.json").unlink()
+    refused(raw, out, SETTINGS, "not of a conversion by this tool")
+
+
 def test_an_empty_folder_is_used(raw, out):
     out.mkdir()
     assert convert(raw, out, SETTINGS)["accepted"]
@@ -55,6 +62,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused(raw, out):
     out.write_text("mine")
     with pytest.raises(PlanError, match="is not a folder"):
         convert(raw, out, SETTINGS)
+    assert out.read_text() == "mine"
 
 
 @pytest.mark.parametrize("where", [".", "sub/folder"])

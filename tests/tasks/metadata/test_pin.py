@@ -7,7 +7,7 @@ import pytest
 from tasks.demo.hub import busy
 from tasks.errors import MetadataError, PipelineError, SettingsError
 from tasks.metadata.fetch import fetch_file, fetch_jobs
-from tasks.metadata.pin import commit_of, pin_file, write_slice
+from tasks.metadata.pin import check_asked, commit_of, pin_file, write_slice
 from tasks.metadata.slices import SliceFile, load_slice
 from tests.tasks.metadata.conftest import ServeHub
 from tests.tasks.metadata.samples import NAMES, REPO, REVISION, SOURCE, files_in, table, write
@@ -26,6 +26,24 @@ def test_pinned_slice_is_the_one_that_was_served(tmp_path: Path, serve: ServeHub
         assert not any(fetch_file(job).fetched for job in fetch_jobs(folder, slice_))
         assert hub.requests == before
     assert files_in(folder) == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"files": []}, "files: name at least one"),
+        ({"files": ["../a.parquet"]}, r"files\.0\.name: '\.\./a\.parquet' is not a plain file name"),
+        ({"files": ["a.csv"]}, r"files\.0\.name"),
+        ({"files": ["a.parquet", "a.parquet"]}, "pinned more than once"),
+        ({"name": "a $(b)"}, "name: "),
+        ({"repo_id": "../.."}, "repo_id: "),
+    ],
+)
+def test_what_cannot_become_a_slice_is_refused_before_anything_is_fetched(asked: dict, message: str):
+    fitting = {"name": "mine", "repo_id": REPO, "files": ["a.parquet"]}
+    check_asked(**fitting)
+    with pytest.raises(SettingsError, match=message):
+        check_asked(**{**fitting, **asked})
 
 
 def test_a_file_that_is_there_is_pinned_without_fetching_it(tmp_path: Path, serve: ServeHub, pins: list[SliceFile]):

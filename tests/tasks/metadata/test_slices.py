@@ -114,7 +114,10 @@ def test_all_bad_fields_are_named_at_once(tmp_path: Path):
         load(tmp_path, revision="main", files=[{**FILE, "rows": -1}])
 
 
-@pytest.mark.parametrize("content", [b"", b"- a\n- b\n", b"{a: [", b"\xff\xfe\x00", b"just text"])
+NO_YAML = [b"", b"- a\n- b\n", b"{a: [", b"\xff\xfe\x00", b"just text", b"name: 2026-02-30", b"[" * 9999]
+
+
+@pytest.mark.parametrize("content", NO_YAML)
 def test_a_file_that_is_no_slice_is_refused_in_a_sentence(tmp_path: Path, content: bytes):
     path = tmp_path / "odd.yaml"
     path.write_bytes(content)

@@ -1,5 +1,6 @@
 """What status tells of roots in every state: nothing begun, killed, harmed, failed, finished, foreign."""
 
+import io
 import json
 import shutil
 import socket
@@ -8,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from flows.status import show
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
 from tasks.convert.conversion import Conversion
@@ -204,6 +207,17 @@ def test_program_prints_a_table_and_one_json_object_and_exits_as_the_others(root
     (tmp_path / "foreign" / "x").touch()
     refused = program("--root", str(tmp_path / "foreign"))
     assert refused.returncode == 2 and refused.stderr.startswith("error: root: ") and not refused.stdout
+
+
+def test_a_terminal_shows_names_as_they_are_and_obeys_nothing_in_them(tmp_path: Path) -> None:
+    odd = tmp_path / "data [red] \x1b[2J"
+    odd.mkdir()
+    status = look(odd, "energon").model_copy(update={"died": ("audit: [b]\x07",)})
+    console = Console(file=io.StringIO(), width=200)
+    show(status, console)
+    shown = console.file.getvalue()
+    assert "data [red] \\x1b[2J" in shown and "Died: audit: [b]\\x07" in shown
+    assert "\x1b" not in shown and "\x07" not in shown
 
 
 def test_program_starts_without_prefect_dask_or_arrow() -> None:
