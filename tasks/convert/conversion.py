@@ -15,9 +15,9 @@ import pyarrow as pa
 from tasks.convert.manifest import build_manifest
 from tasks.convert.models import Plan, PrepareFolder, ScanJob, ScanSummary, WriteJob, WrittenTar
 from tasks.convert.oddities import ODD_COLUMNS, count_oddities, dropped_kinds
-from tasks.convert.output_folder import check_output_folder
+from tasks.convert.output_folder import check_output_folder, plan_identity
 from tasks.convert.plan import Array, Decision, byte_settings, decide, make_plan, read_excluded
-from tasks.convert.plan_files import read_plan, write_plan
+from tasks.convert.plan_files import write_plan
 from tasks.convert.plan_receipt import finished_plan, leave_receipt
 from tasks.convert.plan_rows import EMITTED, PlanRows, Scan
 from tasks.convert.uids import CopiesJob, UidsInMemory, UidsOnDisk
@@ -130,8 +130,7 @@ class Conversion:
             self._refuse_missing_scan(self.tars[len(scans)])
         made = make_plan(scans, decision, self.byte_settings, len(self.tars))
         plan = made.model_copy(update={"oddities": count_oddities(_emitted(scans, decision))})
-        existing = read_plan(self.folder)
-        if existing is not None and existing.identity != plan.identity:
+        if plan_identity(self.folder) not in (None, plan.identity):
             raise PlanError(f"{self.dataset_dir} belongs to another plan; use another dataset_name (or output_dir)")
         write_plan(self.folder, plan, decision, scans)
         leave_receipt(self.folder, plan, scans)

@@ -1,5 +1,6 @@
 """Whether a dataset folder may be written to: it is new, or holds a conversion of the same plan."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,25 @@ def check_output_folder(
     if dataset_dir.exists() and not dataset_dir.is_dir():
         raise PlanError(f"output {dataset_dir} is not a folder; {_WAY_OUT}")
     folder = PrepareFolder(dataset_dir=dataset_dir)
-    if not folder.plan.exists() and dataset_dir.is_dir() and set(dataset_dir.iterdir()) - {folder.path}:
+    if plan_identity(folder) is None and dataset_dir.is_dir() and set(dataset_dir.iterdir()) - {folder.path}:
         raise PlanError(f"output {dataset_dir} holds files that are not of a conversion by this tool; {_WAY_OUT}")
     difference = _difference(folder, byte_settings, available)
     if difference:
         raise PlanError(f"output {dataset_dir} belongs to another plan: {difference}; {_WAY_OUT}")
+
+
+def plan_identity(folder: PrepareFolder) -> str | None:
+    """The identity of the plan that the dataset is of, by its manifest if the plan was lost; None if neither tells.
+
+    Raises PlanError if there is a plan that cannot be read.
+    """
+    plan = read_plan(folder)
+    if plan is not None:
+        return plan.identity
+    try:
+        return str(json.loads((folder.dataset_dir / "manifest.json").read_bytes())["plan"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _difference(folder: PrepareFolder, byte_settings: dict[str, Any], available: Iterator[Fingerprint]) -> str | None:

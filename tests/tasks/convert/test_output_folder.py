@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 
 import pytest
 
@@ -46,10 +47,23 @@ def test_a_folder_with_foreign_files_is_refused(raw, out, name):
     refused(raw, out, SETTINGS, "not of a conversion by this tool")
 
 
-def test_a_dataset_whose_plan_was_deleted_is_refused(raw, out):
-    """What is left of it would lie among the new tars."""
+def test_a_dataset_whose_plan_was_deleted_goes_on_by_its_manifest(raw, out):
+    manifest = convert(raw, out, SETTINGS)
+    shutil.rmtree(out / ".prepare")
+    other = SETTINGS.model_copy(update={"prompt": "Another."})
+    tars = {path: path.read_bytes() for path in out.glob("*.tar")}
+    with pytest.raises(PlanError, match="belongs to another plan"):
+        convert(raw, out, other)
+    assert {path: path.read_bytes() for path in out.glob("*.tar")} == tars
+    shutil.rmtree(out / ".prepare")
+    assert convert(raw, out, SETTINGS) == manifest
+
+
+def test_tars_whose_plan_and_manifest_were_deleted_are_refused(raw, out):
+    """They would lie among the new ones."""
     convert(raw, out, SETTINGS)
     (out / ".prepare" / "plan.json").unlink()
+    (out / "manifest.json").unlink()
     refused(raw, out, SETTINGS, "not of a conversion by this tool")
 
 
