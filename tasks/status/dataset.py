@@ -59,7 +59,8 @@ def stages(dataset: DatasetFiles) -> Iterator[Stage]:
     """The stages in order; why a conversion failed is told of the first one that it did not finish."""
     converting = [scan(dataset), plan(dataset), write(dataset), index(dataset)]
     failure = read_failure(dataset.prepare, "conversion")
-    if not (dataset.prepare / "plan.json").exists() and any(dataset.files):
+    known = (dataset.prepare / "plan.json").exists() or "manifest.json" in dataset.files
+    if any(dataset.files) and not known:
         failure = _FOREIGN.format(dataset.folder)
     stopped = next((stage for stage in converting if stage.state != "done"), converting[-1])
     yield from (stage.failed(failure) if stage is stopped else stage for stage in converting)

@@ -90,6 +90,12 @@ def test_foreign_dataset_folder_is_told(tmp_path: Path) -> None:
     assert scan.state == "failed" and "holds files that are not of a conversion" in scan.why[0]
 
 
+def test_a_dataset_that_lost_its_plan_can_go_on(root: Path) -> None:
+    shutil.rmtree(root / "energon" / ".prepare")
+    status = look(root, "energon")
+    assert not status.failed and states(status)["plan"] == "not begun"
+
+
 def test_indexed_dataset_lacks_its_check_and_its_report(indexed: Path) -> None:
     status = look(indexed, "energon")
     done = {name for name, state in states(status).items() if state == "done"}
