@@ -214,8 +214,13 @@ def _await_health(url: str, process: subprocess.Popen[bytes], log: Path) -> None
 def _stop(process: subprocess.Popen[bytes]) -> None:
     if process.stdin:
         process.stdin.close()
+    await_end(process, _STOP_SECONDS)
+
+
+def await_end(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait for the end of a process that was told to end; kill it if that takes too long."""
     try:
-        process.wait(_STOP_SECONDS)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -233,18 +238,11 @@ def _serve_until_parent_ends() -> None:
         server = subprocess.Popen(_SERVER, stdin=subprocess.DEVNULL)
         while server.poll() is None:
             if select.select([sys.stdin], [], [], 0.5)[0]:  # nobody writes there: it is readable once it is closed
-                _end(server)
+                server.terminate()
+                await_end(server, _STOP_SECONDS)
                 return
         if time.monotonic() - started < _SETTLED_SECONDS:
             return
-
-
-def _end(server: subprocess.Popen[bytes]) -> None:
-    server.terminate()
-    try:
-        server.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        server.kill()
 
 
 if __name__ == "__main__":

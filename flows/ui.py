@@ -12,7 +12,7 @@ from pydantic import Field
 
 from flows.command_line import DONE, FAILED, CommandLine, read_arguments, say
 from flows.quickstart import quickstart
-from flows.server import prefect_api
+from flows.server import await_end, prefect_api
 from tasks.errors import PipelineError
 
 POOL = "local"
@@ -42,16 +42,8 @@ def serve(port: int) -> int:
         try:
             return worker.wait()
         finally:
-            _stop(worker)
-
-
-def _stop(worker: subprocess.Popen[bytes]) -> None:
-    worker.terminate()
-    try:
-        worker.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        worker.kill()
-        worker.wait()
+            worker.terminate()
+            await_end(worker, _STOP_SECONDS)
 
 
 def _place_quickstart(folder: Path) -> None:
