@@ -39,8 +39,7 @@ def write_small_shards(folder: Path, samples: int, shard_samples: int = SHARD_SA
     folder.mkdir(parents=True)
     pool = jpegs(200, 48, np.random.default_rng(SEED))
     for shard, start in enumerate(range(0, samples, shard_samples)):
-        with (folder / f"{shard:08d}.tar").open("wb") as file:
-            tar = OutputTar(file)
+        with (folder / f"{shard:08d}.tar").open("wb") as file, OutputTar(file) as tar:
             for name, data in members(shard, min(shard_samples, samples - start), pool):
                 tar.add(name, data)
             tar.close()

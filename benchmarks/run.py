@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import flow_cost, plot, serial, stages
+from benchmarks.folders import emptied
 from benchmarks.generate import write_shards
 from benchmarks.measure import Cost, measured
 from flows.command_line import CommandLine, read_arguments
@@ -43,7 +44,7 @@ class BenchmarkCommandLine(CommandLine):
 def measure(options: BenchmarkCommandLine) -> tuple[Stages, dict[str, float]]:
     """The cost of every stage, and figures by name: ratios, rates, and what a flow run costs."""
     raw, work = _shards(options), options.folder / "work"
-    shutil.rmtree(work, ignore_errors=True)
+    emptied(work)
     stages.warm(raw)
     rounds = [_round(raw, work, options.workers) for _ in range(options.repeat)]
     costs: Stages = {stage: min((one[stage] for one in rounds), key=lambda cost: cost.seconds) for stage in rounds[0]}
