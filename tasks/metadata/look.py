@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
+from tasks.downloader_startup.addresses import kind_of_host
 from tasks.errors import MetadataError
-from tasks.metadata.hosts import kind_of_host
 from tasks.receipts import Receipt, read_receipt
 from tasks.settings import Finding
 
-STAGE_VERSION = 1
+STAGE_VERSION = 2
 LOOK_NAME = "metadata-look.json"
 BATCH_ROWS = 100_000
 _COLUMNS = ["uid", "url", "text", "face_bboxes"]
