@@ -39,7 +39,7 @@ lint: $(VENV)/.ready
 	$(BIN)/mypy
 
 ui: $(VENV)/.ready
-	$(BIN)/python -m flows.ui
+	$(BIN)/python -m cli.ui
 
 # Tell people of runs that failed, stalled or completed; NOTIFY names a notification block of the server.
 automations: $(VENV)/.ready
@@ -49,14 +49,14 @@ report: $(VENV)/.ready
 	$(BIN)/python -m flows.report --root $(ROOT)
 
 browse: $(VENV)/.ready
-	$(BIN)/python -m flows.browse --dataset $(ROOT)/energon
+	$(BIN)/python -m cli.browse --dataset $(ROOT)/energon
 
 # Of report and viewer on the quickstart's data; needs Chromium (tests/browser/install.sh).
 screenshots: $(VENV)/.ready
 	$(BIN)/python -m tests.browser.screenshots --root $(ROOT) --folder build/screenshots
 
 settings: $(VENV)/.ready
-	$(BIN)/python -m flows.settings_reference > docs/settings.md
+	$(BIN)/python -m cli.settings_reference > docs/settings.md
 
 # The marker is written last, so that a set-up that was cut short is done again.
 $(VENV)/.ready: pyproject.toml constraints.txt

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.generate import write_shards
 from flows.convert import convert_dataset
-from flows.server import free_port, prefect_api
+from cli.server import free_port, prefect_api
 
 FEW, MANY = 4, 64
 """Numbers of raw shards, of two small samples each, that the slope is taken from."""

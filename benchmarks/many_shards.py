@@ -21,11 +21,11 @@ from benchmarks import no_flushes
 from benchmarks.folders import emptied
 from benchmarks.memory import watched, write_small_shards
 from flows.audit import audit_download
-from flows.command_line import CommandLine, read_arguments
+from cli.command_line import CommandLine, read_arguments
 from flows.convert import convert_dataset
-from flows.program import table
-from flows.server import free_port, prefect_api, state_folder
-from tasks.settings import ConvertSettings
+from cli.program import table
+from cli.server import free_port, prefect_api, state_folder
+from tasks.contracts.settings import ConvertSettings
 
 MIB = 1 << 20
 SHARD_SAMPLES, TAR_SAMPLES = 2, 3

@@ -15,12 +15,12 @@ from pydantic import Field
 
 from benchmarks.folders import emptied
 from benchmarks.generate import SEED, jpegs, members
-from flows.command_line import CommandLine, read_arguments
+from cli.command_line import CommandLine, read_arguments
 from flows.convert import convert_dataset
-from flows.program import table
-from flows.server import free_port, prefect_api
+from cli.program import table
+from cli.server import free_port, prefect_api
 from tasks.convert.output_tar import OutputTar
-from tasks.settings import ConvertSettings
+from tasks.contracts.settings import ConvertSettings
 
 SHARD_SAMPLES = 10_000
 LOOK_SECONDS = 0.5
@@ -69,7 +69,7 @@ def _kind(process: psutil.Process) -> str:
     kinds = {
         "spawn_main": "Dask worker",
         "resource_tracker": "resource tracker",
-        "flows.server": "server",
+        "cli.server": "server",
         "prefect": "server",
         "energon": "Energon index",
     }

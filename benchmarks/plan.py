@@ -22,16 +22,16 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from benchmarks.folders import emptied
-from flows.command_line import CommandLine, read_arguments
-from flows.program import table
+from cli.command_line import CommandLine, read_arguments
+from cli.program import table
 from tasks.convert.models import PrepareFolder, ScanSummary
 from tasks.convert.plan import byte_settings, decide, make_plan
 from tasks.convert.plan_files import write_plan
 from tasks.convert.plan_rows import PlanRows, Scan
 from tasks.convert.scan import SCHEMA
 from tasks.convert.uids import UidsInMemory, UidsOnDisk, find_copies
-from tasks.fingerprints import Fingerprint
-from tasks.settings import ConvertSettings
+from tasks.io.fingerprints import Fingerprint
+from tasks.contracts.settings import ConvertSettings
 
 SHARD_ROWS = 10_000
 SETTINGS = ConvertSettings()

@@ -16,13 +16,13 @@ from pydantic import Field
 from benchmarks import stages
 from benchmarks.folders import emptied
 from benchmarks.generate import write_shards
-from flows.command_line import CommandLine, read_arguments
-from flows.program import table
+from cli.command_line import CommandLine, read_arguments
+from cli.program import table
 from tasks.convert.conversion import Conversion
 from tasks.convert.scan import scan_shard
 from tasks.convert.write import write_tar
-from tasks.groups import group_size
-from tasks.settings import ConvertSettings
+from tasks.running.groups import group_size
+from tasks.contracts.settings import ConvertSettings
 
 SAMPLES_PER_TAR = ConvertSettings().max_samples_per_tar
 

@@ -16,8 +16,8 @@ from tasks.audit.shard import audit_shard
 from tasks.convert.conversion import Conversion
 from tasks.convert.scan import scan_shard
 from tasks.convert.write import write_tar
-from tasks.groups import spare_imports
-from tasks.settings import ConvertSettings
+from tasks.running.groups import spare_imports
+from tasks.contracts.settings import ConvertSettings
 
 
 def pool_of(workers: int) -> AbstractContextManager[ProcessPoolExecutor | None]:

@@ -19,7 +19,7 @@ from tasks.audit.shard import audit_shard
 from tasks.convert.conversion import Conversion
 from tasks.convert.scan import scan_shard
 from tasks.convert.write import write_tar
-from tasks.settings import ConvertSettings
+from tasks.contracts.settings import ConvertSettings
 
 _DIFFERENT_JPEGS = 50
 SETTINGS = ConvertSettings(validation_fraction=0)

@@ -6,12 +6,12 @@ from pathlib import Path
 from prefect import flow
 from pydantic import BaseModel, ConfigDict
 
-from flows.program import run_program
-from tasks.layout import DataRoot, GivenPath, absolute
+from cli.program import run_program
+from tasks.contracts.layout import DataRoot, GivenPath, absolute
 from tasks.metadata.hub import Source
 from tasks.metadata.pin import check_asked, commit_of, write_slice
 from tasks.metadata.task import pin_metadata_file
-from tasks.words import ends_in_words, run_task
+from tasks.running.outcomes import ends_in_words, run_task
 
 
 class PinResult(BaseModel):

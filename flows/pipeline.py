@@ -7,15 +7,15 @@ from prefect import flow
 from pydantic import BaseModel, ConfigDict
 
 from flows.prepare import DatasetName
-from flows.program import run_program
-from flows.stages import cancel_children, finished, only_given, started
-from tasks.errors import GateError
-from tasks.layout import DataRoot, GivenPath, absolute
+from cli.program import run_program
+from tasks.running.stages import cancel_children, finished, only_given, started
+from tasks.contracts.errors import GateError
+from tasks.contracts.layout import DataRoot, GivenPath, absolute
 from tasks.megatron.checks import check_pipeline
 from tasks.megatron.places import FIRST_ITERATION, holds_files, imported_checkpoint
 from tasks.megatron.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
-from tasks.plain_text import Word
-from tasks.words import ends_in_words
+from tasks.contracts.plain_text import Word
+from tasks.running.outcomes import ends_in_words
 
 
 class PipelineResult(BaseModel):

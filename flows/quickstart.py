@@ -9,15 +9,15 @@ import yaml
 from prefect import flow
 
 from flows.prepare import PrepareResult, prepare_datacomp
-from flows.program import run_program, table
-from flows.server import Api
+from cli.program import run_program, table
+from cli.server import Api
 from flows.summary import summary_rows
-from tasks.demo.hub import serve_hub
-from tasks.demo.site import demo_web
-from tasks.demo.slice import slice_yaml
-from tasks.files import write_bytes
-from tasks.layout import GivenPath, absolute
-from tasks.words import ends_in_words
+from demo.hub import serve_hub
+from demo.site import demo_web
+from demo.slice import slice_yaml
+from tasks.io.files import write_bytes
+from tasks.contracts.layout import GivenPath, absolute
+from tasks.running.outcomes import ends_in_words
 
 SLICE_FILE = "quickstart-slice.yaml"
 

@@ -2,15 +2,15 @@
 
 from prefect import flow, get_run_logger
 
-from flows.program import run_program, table
-from flows.server import Api
-from tasks.alone import alone
-from tasks.layout import DataRoot, DatasetName, GivenPath, absolute
+from cli.program import run_program, table
+from cli.server import Api
+from tasks.running.flow_lock import alone
+from tasks.contracts.layout import DataRoot, DatasetName, GivenPath, absolute
 from tasks.report.places import places_in_root
 from tasks.report.report import ReportSummary
 from tasks.report.task import write_report_task
-from tasks.settings import ReportSettings
-from tasks.words import ends_in_words, run_task
+from tasks.contracts.settings import ReportSettings
+from tasks.running.outcomes import ends_in_words, run_task
 
 
 @flow(name="report-dataset", flow_run_name="report {dataset_name} in {root}")

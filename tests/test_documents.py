@@ -11,13 +11,13 @@ from benchmarks.memory import MemoryCommandLine
 from benchmarks.plan import PlanCommandLine
 from benchmarks.scale import ScaleCommandLine
 from benchmarks.viewer import ViewerBenchmarkCommandLine
-from deployments.profiles import load_profile
+from tasks.contracts.cluster_profile import load_profile
 from flows.check import check_dataset
 from flows.checkpoint import import_checkpoint
-from flows.command_line import read_arguments
+from cli.command_line import read_arguments
 from flows.prepare import prepare_datacomp
-from flows.program import read_parameters
-from flows.settings_reference import reference
+from cli.program import read_parameters
+from cli.settings_reference import reference
 from flows.training import train_model
 from tasks.metadata.slices import load_slice
 from tests import documents

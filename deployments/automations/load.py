@@ -11,9 +11,9 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
 from pydantic import Field
 
-from flows.command_line import BAD_ARGUMENTS, CommandLine, read_arguments, say
-from flows.server import prefect_api
-from tasks.errors import PipelineError, SettingsError
+from cli.command_line import BAD_ARGUMENTS, CommandLine, read_arguments, say
+from cli.server import prefect_api
+from tasks.contracts.errors import PipelineError, SettingsError
 
 BODY = """\
 {{ flow.name }}: {{ flow_run.name }} is {{ flow_run.state.name }}. {{ flow_run.state.message }}

@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import Field, ValidationError, create_model
 
-from deployments.profiles import ClusterProfile, load_profile
+from tasks.contracts.cluster_profile import ClusterProfile, load_profile
 from deployments.slurm.configuration import job_of
 from deployments.slurm.script import render
-from deployments.slurm.variables import JobVariables
-from flows.command_line import BAD_ARGUMENTS, DONE, FAILED, CommandLine, read_arguments, say
-from tasks.errors import PipelineError, SettingsError
+from tasks.contracts.job_variables import JobVariables
+from cli.command_line import BAD_ARGUMENTS, DONE, FAILED, CommandLine, read_arguments, say
+from tasks.contracts.errors import PipelineError, SettingsError
 
 
 class _Options(CommandLine):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from logging import Logger, LoggerAdapter
 from pathlib import Path
 
-from deployments.slurm.commands import NO_ACCOUNTING, UNKNOWN_JOB, Slurm, SlurmUnavailable
+from tasks.slurm.client import NO_ACCOUNTING, UNKNOWN_JOB, Slurm, SlurmUnavailable
 from deployments.slurm.folder import executes
-from deployments.slurm.jobs import (
+from tasks.slurm.reports import (
     ACCOUNTING_FIELDS,
     ENDING,
     QUEUE_FIELDS,

@@ -7,8 +7,8 @@ from typing import Any
 
 from tasks.convert.models import CONTRACT_VERSION, PrepareFolder
 from tasks.convert.plan_files import read_plan
-from tasks.errors import PlanError
-from tasks.fingerprints import Fingerprint
+from tasks.contracts.errors import PlanError
+from tasks.io.fingerprints import Fingerprint
 
 _WAY_OUT = "use another dataset_name (or output_dir), or remove the folder if it is no longer wanted"
 

@@ -9,7 +9,7 @@ from tasks.energon.loader import LoaderSummary, check_loader
 from tasks.energon.manifest import SPLITS, read_manifest
 from tasks.energon.processor import ProcessorSummary, check_processor
 from tasks.energon.tars import check_tars
-from tasks.settings import CheckSettings
+from tasks.contracts.settings import CheckSettings
 
 
 class CheckSummary(BaseModel):

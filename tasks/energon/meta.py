@@ -11,7 +11,7 @@ import yaml
 from braceexpand import braceexpand
 
 from tasks.energon.manifest import META, SPLITS, Manifest, Split
-from tasks.errors import DatasetError
+from tasks.contracts.errors import DatasetError
 
 INFO = ".info.json"
 SPLIT_FILE = "split.yaml"

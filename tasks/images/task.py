@@ -23,12 +23,12 @@ from tasks.images.official import refuse_what_it_cannot_do
 from tasks.images.progress import Progress
 from tasks.images.supervise import Observer
 from tasks.images.view import expected_attempts, failures_in_words, in_words, percentage, progress_line, shard_rows
-from tasks.layout import DataRoot
-from tasks.pace import Pace
-from tasks.progress import show_on_screen
-from tasks.retries import RETRIES
-from tasks.settings import DownloadSettings
-from tasks.words import fails_in_words, run_task
+from tasks.contracts.layout import DataRoot
+from tasks.running.pace import Pace
+from tasks.running.progress import show_on_screen
+from tasks.running.retries import RETRIES
+from tasks.contracts.settings import DownloadSettings
+from tasks.running.outcomes import fails_in_words, run_task
 
 TELL_EVERY_SECONDS = 30.0
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.failure_reasons import by_kind
+from tasks.io.failure_reasons import by_kind
 from tasks.images.completion import ShardStats
 
 

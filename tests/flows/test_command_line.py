@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.folders import emptied
-from flows.browse import BrowseCommandLine, serve
-from flows.command_line import read_arguments, say
+from cli.browse import BrowseCommandLine, serve
+from cli.command_line import read_arguments, say
 from flows.convert import convert_dataset
 from flows.images import download_images
-from flows.program import read_parameters
-from flows.server import prefect_api
-from flows.ui import UiCommandLine
-from tasks.errors import PipelineError, SettingsError
-from tasks.layout import absolute
+from cli.program import read_parameters
+from cli.server import prefect_api
+from cli.ui import UiCommandLine
+from tasks.contracts.errors import PipelineError, SettingsError
+from tasks.contracts.layout import absolute
 from tests.conftest import ROOT
 from tests.golden import copy_shards
 
@@ -63,8 +63,8 @@ def test_a_terminal_obeys_nothing_in_a_message(capsys):
 
 
 def test_every_program_tells_its_name_as_it_is_started():
-    done = subprocess.run([sys.executable, "-m", "flows.status", "--help"], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.startswith("usage: python -m flows.status [-h]")
+    done = subprocess.run([sys.executable, "-m", "cli.status", "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.startswith("usage: python -m cli.status [-h]")
 
 
 def test_a_port_that_is_none_is_refused(capsys):

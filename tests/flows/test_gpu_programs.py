@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from flows.checkpoint import import_checkpoint
-from flows.program import read_parameters
+from cli.program import read_parameters
 from flows.training import train_model
 from tasks.megatron.settings import TrainingSettings
 

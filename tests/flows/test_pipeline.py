@@ -11,7 +11,7 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Completed, Failed
 
-from flows import stages
+from tasks.running import stages
 from flows.checkpoint import import_checkpoint
 from flows.pipeline import prepare_and_train
 from flows.prepare import prepare_datacomp

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployments.profiles import load_profile
+from tasks.contracts.cluster_profile import load_profile
 from deployments.slurm.__main__ import main
 from deployments.slurm.pid import JobPid
 from deployments.slurm.pool import job_template
-from deployments.slurm.variables import JobVariables
+from tasks.contracts.job_variables import JobVariables
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from deployments.slurm.jobs import JobReport, Receipt
-from deployments.slurm.reasons import explain, never_starts
-from deployments.slurm.variables import JobVariables
+from tasks.slurm.reports import JobReport, Receipt
+from tasks.slurm.reasons import explain, never_starts
+from tasks.contracts.job_variables import JobVariables
 from deployments.slurm.verdict import LOST, Fate, judge
 
 PLAIN = JobVariables()

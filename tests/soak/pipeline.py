@@ -7,9 +7,9 @@ from prefect import flow
 from flows.audit import audit_download
 from flows.check import check_dataset
 from flows.convert import convert_dataset
-from flows.program import run_program
+from cli.program import run_program
 from tasks.energon.check import CheckSummary
-from tasks.settings import ConvertSettings
+from tasks.contracts.settings import ConvertSettings
 
 
 @flow(name="soak-pipeline")

@@ -13,8 +13,8 @@ from tasks.convert.models import PrepareFolder
 from tasks.convert.plan_files import reject_kinds
 from tasks.convert.sample import INVALID, judge
 from tasks.convert.scan import scan_shard
-from tasks.errors import PipelineError, ShardError
-from tasks.settings import ConvertSettings
+from tasks.contracts.errors import PipelineError, ShardError
+from tasks.contracts.settings import ConvertSettings
 from tests.tasks.convert import reference
 from tests.tasks.convert.serial import convert, scan_and_plan
 from tests.tasks.raw_shards import picture, record_of, sample, tar_bytes, uid_of, without_end, write_shard

@@ -16,7 +16,7 @@ import yaml
 
 from tasks.energon.index import check_index, index_dataset
 from tasks.energon.manifest import read_manifest
-from tasks.errors import DatasetError, GateError
+from tasks.contracts.errors import DatasetError, GateError
 from tests.tasks.energon.dataset import (
     good_dataset,
     make_dataset,

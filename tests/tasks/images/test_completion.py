@@ -19,7 +19,7 @@ from tasks.images.completion import (
     shard_states,
 )
 from tasks.images.totals import add_up
-from tasks.settings import DownloadSettings
+from tasks.contracts.settings import DownloadSettings
 
 SHARD = ExpectedShard("00000007", 10)
 GOOD = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.layout import DataRoot
+from tasks.contracts.layout import DataRoot
 from tasks.report.catalogue import Catalogue, read_catalogue
 from tasks.report.places import places_in_root
 from tests.tasks.report.dataset import prepared_root
@@ -26,7 +26,7 @@ def catalogue(data: DataRoot) -> Catalogue:
 def report(data: DataRoot) -> Path:
     """Its report."""
     from tasks.report.report import write_report
-    from tasks.settings import ReportSettings
+    from tasks.contracts.settings import ReportSettings
 
     path = data.report("energon")
     write_report(places_in_root(data, "energon"), path, ReportSettings())
