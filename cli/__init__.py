@@ -1,1 +1,1 @@
-"""The `datacomp-energon` command: arguments, terminal output, our own Prefect server, and the programs without a flow."""
+"""The `datacomp-energon` command: arguments, terminal output, our own Prefect server, programs without a flow."""

@@ -1,4 +1,4 @@
-"""A read-only viewer of a prepared dataset, or of a folder of raw shards: ``python -m cli.browse --dataset …``."""
+"""A read-only viewer of a prepared dataset, or of a folder of raw shards: ``datacomp-energon browse --dataset …``."""
 
 import signal
 import socket
@@ -10,8 +10,8 @@ from pydantic import Field
 
 from cli.command_line import DONE, FAILED, CommandLine, read_arguments, say
 from tasks.contracts.errors import PipelineError
-from tasks.io.files import digest
 from tasks.contracts.layout import GivenPath, absolute, default_audit_dir
+from tasks.io.files import digest
 from tasks.report.catalogue import Catalogue, read_catalogue
 from tasks.report.places import places_of_dataset, read_json
 from tasks.report.raw_folder import read_raw_folder
@@ -64,18 +64,14 @@ def serve(arguments: BrowseCommandLine) -> None:
     uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run(sockets=[listener])
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Read the command line, and serve."""
-    arguments = read_arguments(BrowseCommandLine, sys.argv[1:])
+    options = read_arguments(BrowseCommandLine, arguments, "browse")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        serve(arguments)
+        serve(options)
     except KeyboardInterrupt:
         raise SystemExit(DONE) from None
     except PipelineError as error:
         say(str(error))
         raise SystemExit(FAILED) from None
-
-
-if __name__ == "__main__":
-    main()

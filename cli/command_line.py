@@ -15,8 +15,8 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from tasks.io.files import shown_text
 from tasks.contracts.plain_text import UNSHOWN
+from tasks.io.files import shown_text
 
 DONE, FAILED, BAD_ARGUMENTS, INTERRUPTED = 0, 1, 2, 130
 """Exit statuses: the flow completed; a gate or stage failed; the arguments cannot be used; Ctrl-C or SIGTERM."""
@@ -81,9 +81,11 @@ def read_arguments(model: type[Model], arguments: list[str], command: str = "") 
 
 
 def _program() -> str:
-    """How the user started this program."""
+    """Return how the user started this program."""
     module = getattr(sys.modules["__main__"], "__spec__", None)
-    return f"python -m {module.name.removesuffix('.__main__')}" if module else sys.argv[0]
+    if module is None or module.name == "cli.__main__":
+        return "datacomp-energon"
+    return f"python -m {module.name}"
 
 
 def _refuse_unknown(arguments: list[str], options: list[str]) -> None:

@@ -3,21 +3,17 @@
 import inspect
 import signal
 import sys
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from prefect import Flow
 from prefect.exceptions import TerminationSignal
 from pydantic import Field, create_model
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from cli.command_line import BAD_ARGUMENTS, DONE, FAILED, INTERRUPTED, FlowCommandLine, read_arguments, say
-from cli.server import Api, prefect_api
+from cli.results import print_result
+from cli.server import prefect_api
 from cli.terminal import watched_run
 from tasks.contracts.errors import PipelineError, SettingsError
-from tasks.io.files import shown_text
 from tasks.io.storage import in_words
 from tasks.running.outcomes import Told
 
@@ -29,12 +25,12 @@ class Result(Told, Protocol):
         """As a JSON object."""
 
 
-def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = None) -> None:
-    """Read the flow's parameters from the command line, run it, print its result, and exit.
+def run_program(flow: Flow[..., Any], arguments: list[str] | None = None, command: str = "") -> None:
+    """Read the flow's parameters from ``arguments`` (by default the process's own), run it, print its result, and exit.
 
-    ``show`` prints the result for people; the last line on stdout is always the result as one JSON object.
+    The last line on stdout is always the result as one JSON object. ``command``: the subcommand, for messages.
     """
-    given = read_arguments(command_line(flow), sys.argv[1:])
+    given = read_arguments(command_line(flow), sys.argv[1:] if arguments is None else arguments, command)
     # Prefect passes SIGTERM on once its run has ended; by default it would end this program without a word.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -42,7 +38,7 @@ def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = 
             with watched_run(given.quiet):
                 result = flow(**parameters_of(flow, given))
             if not given.only_json:
-                (show or _say)(result, api)
+                print_result(flow.name, result, api)
     except SettingsError as error:
         say(str(error))
         raise SystemExit(BAD_ARGUMENTS) from None
@@ -60,24 +56,6 @@ def run_program(flow: Flow[..., Any], show: Callable[[Any, Api], None] | None = 
         raise SystemExit(INTERRUPTED) from None
     sys.stdout.write(result.model_dump_json() + "\n")
     raise SystemExit(DONE)
-
-
-def _say(result: Result, api: Api) -> None:
-    sys.stdout.write(f"{result.in_words()}\n")
-
-
-def table(title: str, rows: list[tuple[str, str]], places: list[tuple[str, str]] | None = None) -> None:
-    """Print rows of two cells as a table on stdout; nothing in a cell is read as markup or obeyed.
-
-    ``places``: paths and addresses, each on a line of its own below it, to be copied whole.
-    """
-    grid = Table(title=title, show_header=False)
-    grid.add_column()
-    grid.add_column(justify="right", overflow="fold")
-    for what, value in rows:
-        grid.add_row(Text(shown_text(what)), Text(shown_text(value)))
-    Console(file=sys.stdout).print(grid)
-    sys.stdout.writelines(f"{what}: {shown_text(place)}\n" for what, place in places or ())
 
 
 def parameters_of(flow: Flow[..., Any], given: FlowCommandLine) -> dict[str, Any]:

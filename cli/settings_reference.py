@@ -1,4 +1,4 @@
-"""The settings reference, docs/settings.md, made from the models and flows: ``python -m cli.settings_reference``."""
+"""The settings reference, docs/settings.md, made from the models and flows: ``datacomp-energon settings``."""
 
 import importlib
 import inspect
@@ -131,5 +131,6 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-if __name__ == "__main__":
+def main(arguments: list[str]) -> None:
+    """Print the reference."""
     sys.stdout.write(reference())

@@ -1,4 +1,4 @@
-"""How far a data root is, from its receipts alone: ``python -m cli.status --root …``; needs no server."""
+"""How far a data root is, from its receipts alone: ``datacomp-energon status --root …``; needs no server."""
 
 import sys
 
@@ -9,8 +9,8 @@ from rich.text import Text
 
 from cli.command_line import BAD_ARGUMENTS, DONE, FAILED, ResultCommandLine, read_arguments, say
 from tasks.contracts.errors import SettingsError
-from tasks.io.files import shown_text
 from tasks.contracts.layout import DatasetName, GivenPath, absolute
+from tasks.io.files import shown_text
 from tasks.status.models import Stage, Status
 from tasks.status.overview import look
 
@@ -54,19 +54,15 @@ def _lines(status: Status) -> list[str]:
     return lines
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Print the status. Exit status: 0, 1 if a stage failed, 2 if ``--root`` is no data root."""
-    arguments = read_arguments(StatusCommandLine, sys.argv[1:])
+    options = read_arguments(StatusCommandLine, arguments, "status")
     try:
-        status = look(absolute(arguments.root), arguments.dataset_name)
+        status = look(absolute(options.root), options.dataset_name)
     except SettingsError as error:
         say(str(error))
         raise SystemExit(BAD_ARGUMENTS) from None
-    if not arguments.only_json:
+    if not options.only_json:
         show(status, Console(file=sys.stdout))
     sys.stdout.write(status.model_dump_json() + "\n")
     raise SystemExit(FAILED if status.failed else DONE)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""A Prefect server and a worker on this machine, for triggering the flows in a browser: ``python -m cli.ui``."""
+"""A Prefect server and a worker on this machine, for triggering the flows in a browser: ``datacomp-energon ui``."""
 
 import signal
 import subprocess
@@ -11,8 +11,8 @@ from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
 from cli.command_line import DONE, FAILED, CommandLine, read_arguments, say
-from flows.quickstart import quickstart
 from cli.server import await_end, prefect_api
+from flows.quickstart import quickstart
 from tasks.contracts.errors import PipelineError
 
 POOL = "local"
@@ -67,9 +67,9 @@ def _prefect(*arguments: str) -> None:
         raise PipelineError(f"prefect {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Read the command line, and serve."""
-    port = read_arguments(UiCommandLine, sys.argv[1:]).port
+    port = read_arguments(UiCommandLine, arguments, "ui").port
     # A terminated program must take its worker along, as one that is interrupted does. The worker passes an interrupt
     # on, which those that a script starts in the background would ignore, and their children.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -81,7 +81,3 @@ def main() -> None:
     except PipelineError as error:
         say(str(error))
         raise SystemExit(FAILED) from None
-
-
-if __name__ == "__main__":
-    main()

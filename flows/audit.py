@@ -7,25 +7,24 @@ from typing import Any
 from prefect import flow, get_run_logger
 
 from deployments.dask import task_runner, worker_count
-from tasks.contracts.cluster_profile import ClusterProfile, load_profile
-from cli.program import run_program
-from tasks.running.flow_lock import alone
 from tasks.audit.gate import Tally, check_gate, shard_names
 from tasks.audit.models import AuditJob, AuditTotals, ShardAudit
 from tasks.audit.task import audit_shards
-from tasks.running.caching import stored_in
+from tasks.contracts.cluster_profile import ClusterProfile, load_profile
 from tasks.contracts.errors import PipelineError, SettingsError
+from tasks.contracts.layout import GivenPath, absolute, default_audit_dir
+from tasks.contracts.settings import GateSettings
 from tasks.io.failure_note import failure_noted
-from tasks.running.fanout import jobs_in_flight, run_in_groups
 from tasks.io.files import remove_leftovers, write_json
 from tasks.io.fingerprints import Verify
-from tasks.running.groups import finished_by_notes, group_size, look_up
-from tasks.contracts.layout import GivenPath, absolute, default_audit_dir
-from tasks.running.progress import show_table, with_progress
 from tasks.io.receipts import timed
-from tasks.contracts.settings import GateSettings
 from tasks.io.shard_index import ShardIndexes
+from tasks.running.caching import stored_in
+from tasks.running.fanout import jobs_in_flight, run_in_groups
+from tasks.running.flow_lock import alone
+from tasks.running.groups import finished_by_notes, group_size, look_up
 from tasks.running.outcomes import ends_in_words
+from tasks.running.progress import show_table, with_progress
 
 
 @flow(name="audit-download", flow_run_name="audit {shards_dir}")
@@ -146,4 +145,6 @@ def _say(totals: AuditTotals) -> None:
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(audit_download)

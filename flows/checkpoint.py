@@ -7,7 +7,6 @@ from prefect import flow
 from pydantic import BaseModel, ConfigDict
 
 from flows.gpu_job import cancel_with_flow, run_job, show_submission
-from cli.program import run_program
 from tasks.contracts.layout import DataRoot
 from tasks.megatron.checks import check_import
 from tasks.megatron.environment import with_cpu_share
@@ -63,4 +62,6 @@ def import_checkpoint(root: Path, checkpoint: CheckpointSettings, launch: bool =
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(import_checkpoint)

@@ -2,16 +2,15 @@
 
 from prefect import flow
 
-from cli.program import run_program
-from tasks.io.failure_note import failure_noted
-from tasks.io.fingerprints import Fingerprint, Verify
+from tasks.contracts.layout import DataRoot, GivenPath, absolute
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.download import DownloadSummary
 from tasks.images.identity import DownloadInput
 from tasks.images.task import fetch_images
-from tasks.contracts.layout import DataRoot, GivenPath, absolute
+from tasks.io.failure_note import failure_noted
+from tasks.io.fingerprints import Fingerprint, Verify
 from tasks.metadata.slices import Slice, load_slice
 from tasks.metadata.task import look_at_metadata, write_metadata_manifest
-from tasks.contracts.settings import DownloadSettings
 from tasks.running.outcomes import ends_in_words, run_task
 
 
@@ -54,4 +53,6 @@ def _download_input(data: DataRoot, slice_: Slice, metadata_sha256: str) -> Down
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(download_images)

@@ -6,7 +6,6 @@ from pathlib import Path
 from prefect import flow
 from pydantic import BaseModel, ConfigDict
 
-from cli.program import run_program
 from tasks.contracts.layout import DataRoot, GivenPath, absolute
 from tasks.metadata.hub import Source
 from tasks.metadata.pin import check_asked, commit_of, write_slice
@@ -69,4 +68,6 @@ def pin_slice(
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(pin_slice)

@@ -45,7 +45,7 @@ Report: [{_plain(report.path.name)}]({report.path.as_uri()}), a page that opens 
 
 All samples, to search and filter:
 
-    python -m cli.browse --dataset {shlex.quote(str(dataset.dataset_dir))}
+    datacomp-energon browse --dataset {shlex.quote(str(dataset.dataset_dir))}
 
 Raw shards and dataset:
 

@@ -13,8 +13,8 @@ from distributed.utils import get_ip_interface
 from prefect.settings import get_current_settings
 
 from tasks.contracts.cluster_profile import NodesDask
-from tasks.contracts.job_variables import JobVariables
 from tasks.contracts.errors import SettingsError
+from tasks.contracts.job_variables import JobVariables
 
 DEATH_SECONDS = 60
 """A worker that cannot reach its scheduler for so long ends: the flow was killed, or never was to be reached."""

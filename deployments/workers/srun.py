@@ -15,7 +15,6 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.scheduler import Scheduler
 from distributed.security import Security
 
-from tasks.contracts.cluster_profile import ClusterProfile, SrunDask
 from deployments.slurm.folder import new_folder
 from deployments.workers.node import (
     forget_security,
@@ -26,6 +25,7 @@ from deployments.workers.node import (
     worker_environment,
     workers_on,
 )
+from tasks.contracts.cluster_profile import ClusterProfile, SrunDask
 from tasks.contracts.errors import SettingsError
 
 _STEP = "srun"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tasks.audit.models import AuditTotals, Finding, ShardAudit
 from tasks.contracts.errors import GateError, ShardError
+from tasks.contracts.settings import GateSettings
 from tasks.io.failure_reasons import by_kind
 from tasks.io.files import shown_text
-from tasks.contracts.settings import GateSettings
 
 _SHARD_FILE = re.compile(r"(?P<shard>[0-9]+)(\.tar|\.parquet|_stats\.json)")
 _DOWNLOADERS_OWN = "_tmp"

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from tasks.contracts.job_variables import JobVariables, time_limit_seconds
 from tasks.contracts.errors import SettingsError
+from tasks.contracts.job_variables import JobVariables, time_limit_seconds
 from tasks.contracts.settings import PLAN_IN_MEMORY, Count, Positive, Settings
 
 Memory = Annotated[str, Field(pattern=r"^\d+(\.\d+)? ?[kKMGT]?i?B$")]

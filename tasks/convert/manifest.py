@@ -4,9 +4,9 @@ from typing import Any
 
 from PIL import features
 
-from tasks.convert.models import CONTRACT_VERSION, Plan, WrittenTar
 from tasks.contracts.errors import PlanError
 from tasks.contracts.settings import ConvertSettings
+from tasks.convert.models import CONTRACT_VERSION, Plan, WrittenTar
 
 SCHEMA_VERSION = 1
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from tasks.contracts.errors import DatasetError
 from tasks.energon import meta
 from tasks.energon.child import run_child
 from tasks.energon.manifest import META, PREPARE, SPLITS, Manifest, read_manifest
 from tasks.energon.tars import check_tars, diagnose
-from tasks.contracts.errors import DatasetError
 from tasks.io.files import atomic_file, write_bytes
 from tasks.io.fingerprints import Fingerprint, Fingerprints, Verify
 from tasks.io.receipts import Receipt, note_timing, read_receipt

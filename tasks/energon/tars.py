@@ -4,8 +4,8 @@ import itertools
 import tarfile
 from pathlib import Path
 
-from tasks.energon.manifest import PREPARE, Manifest, OutputShard
 from tasks.contracts.errors import DatasetError
+from tasks.energon.manifest import PREPARE, Manifest, OutputShard
 from tasks.io.fingerprints import Fingerprints, Verify
 
 

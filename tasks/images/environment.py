@@ -16,11 +16,11 @@ from pathlib import Path
 import uv
 
 from tasks.contracts.errors import DownloadError
-from tasks.io.files import write_json
-from tasks.images.interpreters import find_python
 from tasks.contracts.layout import DataRoot
-from tasks.io.locks import exclusive
 from tasks.contracts.settings import DownloadSettings
+from tasks.images.interpreters import find_python
+from tasks.io.files import write_json
+from tasks.io.locks import exclusive
 
 LOCK = Path(__file__).with_name("downloader-current.txt")
 OFFICIAL_LOCK = Path(__file__).with_name("downloader-official.txt")

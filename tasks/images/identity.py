@@ -5,11 +5,11 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from tasks.contracts.errors import DownloadError
-from tasks.io.fingerprints import Fingerprint, Fingerprints
-from tasks.images.completion import first
 from tasks.contracts.layout import DataRoot
-from tasks.io.receipts import Receipt, read_receipt
 from tasks.contracts.settings import DownloadSettings
+from tasks.images.completion import first
+from tasks.io.fingerprints import Fingerprint, Fingerprints
+from tasks.io.receipts import Receipt, read_receipt
 
 STAGE_VERSION = 1
 CHANGES_OUTPUT = {

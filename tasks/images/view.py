@@ -1,10 +1,10 @@
 """How far a download is, in words and rows for people."""
 
-from tasks.io.failure_reasons import by_kind
 from tasks.images.completion import ExpectedShard, ShardStats
 from tasks.images.failures import opted_out
 from tasks.images.progress import Progress
 from tasks.images.totals import DownloadTotals
+from tasks.io.failure_reasons import by_kind
 from tasks.running.pace import duration
 
 MOST_ROWS = 1_000

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from tasks.contracts.errors import MetadataError
-from tasks.metadata.hosts import kind_of_host
-from tasks.io.receipts import Receipt, read_receipt
 from tasks.contracts.settings import Finding
+from tasks.io.receipts import Receipt, read_receipt
+from tasks.metadata.hosts import kind_of_host
 
 STAGE_VERSION = 1
 LOOK_NAME = "metadata-look.json"

@@ -9,8 +9,8 @@ import yaml
 from pydantic import Field, ValidationError, field_validator
 
 from tasks.contracts.errors import SettingsError
-from tasks.io.files import digest
 from tasks.contracts.settings import ConvertSettings, DownloadSettings, GateSettings, Settings
+from tasks.io.files import digest
 
 _SHIPPED = resources.files("tasks.metadata") / "slices"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from prefect import get_run_logger, task
 from prefect.artifacts import create_table_artifact
 
-from tasks.running.caching import ReceiptCache
+from tasks.contracts.settings import DownloadSettings, Finding
 from tasks.io.fingerprints import Verify
 from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_file
 from tasks.metadata.hub import Source
@@ -13,9 +13,9 @@ from tasks.metadata.look import REFUSED, MetadataLook, look_once, refuse_finding
 from tasks.metadata.manifest import ManifestSummary, verify_metadata, write_manifest
 from tasks.metadata.pin import pin_file
 from tasks.metadata.slices import Slice, SliceFile
-from tasks.running.retries import RETRIES
-from tasks.contracts.settings import DownloadSettings, Finding
+from tasks.running.caching import ReceiptCache
 from tasks.running.outcomes import fails_in_words
+from tasks.running.retries import RETRIES
 
 
 @task(

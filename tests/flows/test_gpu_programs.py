@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from flows.checkpoint import import_checkpoint
 from cli.program import read_parameters
+from flows.checkpoint import import_checkpoint
 from flows.training import train_model
 from tasks.megatron.settings import TrainingSettings
 

@@ -150,8 +150,8 @@ def _victim(folder: Path, url: str, raw: Path | None) -> Victim:
 
 def _soak_quickstart(folder: Path, url: str, rng: random.Random, figures: Figures) -> None:
     """Kills during the download too: its shards differ from run to run, what is made of them must not."""
-    from tasks.metadata.slices import load_slice
     from tasks.contracts.settings import ConvertSettings
+    from tasks.metadata.slices import load_slice
 
     victim = _victim(folder, url, raw=None)
     sweep(victim, victims.DOWNLOAD_STAGES, rng, figures)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tasks.running import groups
 from tasks.contracts.errors import ShardError, TransientError
+from tasks.running import groups
 from tasks.running.groups import Group, GroupError, TransientGroupError, do_each, group_size, in_groups
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.io import folder_lock as module
 from tasks.contracts.errors import BusyError
+from tasks.io import folder_lock as module
 from tasks.io.folder_lock import LOCK, NOTE, one_writer
 from tests.conftest import ROOT
 

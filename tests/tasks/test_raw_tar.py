@@ -6,8 +6,8 @@ import tarfile
 
 import pytest
 
-from tasks.io import raw_tar
 from tasks.contracts.errors import ShardError
+from tasks.io import raw_tar
 from tasks.io.raw_tar import list_raw_tars, read_tar
 from tests.tasks.raw_shards import sample, tar_bytes, without_end
 

@@ -9,9 +9,9 @@ from prefect import flow, task
 from prefect.flow_engine import run_flow
 
 from tasks.contracts.errors import GateError, TransientError
-from tasks.running.retries import RETRIES
 from tasks.io.storage import in_words
 from tasks.running.outcomes import fails_in_words, run_task
+from tasks.running.retries import RETRIES
 
 AT_ONCE = RETRIES | {"retry_delay_seconds": 0}
 

@@ -25,8 +25,8 @@ def catalogue(data: DataRoot) -> Catalogue:
 @pytest.fixture(scope="session")
 def report(data: DataRoot) -> Path:
     """Its report."""
-    from tasks.report.report import write_report
     from tasks.contracts.settings import ReportSettings
+    from tasks.report.report import write_report
 
     path = data.report("energon")
     write_report(places_in_root(data, "energon"), path, ReportSettings())

@@ -14,9 +14,9 @@ from rich.console import Console
 from cli.status import show
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
+from tasks.contracts.errors import BusyError, SettingsError
 from tasks.convert.conversion import Conversion
 from tasks.energon.index import index_dataset
-from tasks.contracts.errors import BusyError, SettingsError
 from tasks.io.failure_note import failure_noted
 from tasks.io.files import write_json
 from tasks.io.folder_lock import NOTE
@@ -195,7 +195,7 @@ def test_damaged_record_counts_as_not_there(root: Path, record: str, rubbish: by
 
 
 def program(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli.status", *arguments]
+    command = [sys.executable, "-m", "cli", "status", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
 
 

@@ -1,0 +1,6 @@
+"""Moved: ``datacomp-energon ui``."""
+
+if __name__ == "__main__":
+    from cli.main import name_replacement
+
+    name_replacement("ui")
