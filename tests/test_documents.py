@@ -11,14 +11,14 @@ from benchmarks.memory import MemoryCommandLine
 from benchmarks.plan import PlanCommandLine
 from benchmarks.scale import ScaleCommandLine
 from benchmarks.viewer import ViewerBenchmarkCommandLine
-from deployments.profiles import load_profile
+from cli.command_line import read_arguments
+from cli.program import read_parameters
+from cli.settings_reference import reference
 from flows.check import check_dataset
 from flows.checkpoint import import_checkpoint
-from flows.command_line import read_arguments
 from flows.prepare import prepare_datacomp
-from flows.program import read_parameters
-from flows.settings_reference import reference
 from flows.training import train_model
+from tasks.contracts.cluster_profile import load_profile
 from tasks.metadata.slices import load_slice
 from tests import documents
 from tests.conftest import ROOT
@@ -77,7 +77,9 @@ def test_links_lead_somewhere(document, target):
 
 @pytest.mark.parametrize("symptom", documents.symptoms())
 def test_messages_in_the_runbook_are_those_of_the_program(symptom):
-    sources = [p.read_text(encoding="utf-8") for folder in ("flows", "tasks") for p in (ROOT / folder).rglob("*.py")]
+    sources = [
+        p.read_text(encoding="utf-8") for folder in ("cli", "flows", "tasks") for p in (ROOT / folder).rglob("*.py")
+    ]
     text = re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))
     longest = max((part.strip(" :`") for part in symptom.split("…")), key=len)
     assert longest in text

@@ -8,9 +8,9 @@ from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL
 
-from deployments.slurm.variables import JobVariables
 from deployments.slurm.worker import SlurmWorker
-from tasks.errors import PipelineError
+from tasks.contracts.errors import PipelineError
+from tasks.contracts.job_variables import JobVariables
 
 
 def job_template(defaults: JobVariables) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import yaml
 
-from flows.server import free_port
+from cli.server import free_port
 from tests import documents
 from tests.conftest import ROOT
 from tests.golden import copy_shards
@@ -26,7 +26,7 @@ def ui(state_home, tmp_path):
     log = tmp_path / "ui.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.ui", "--port", str(free_port())],
+            [sys.executable, "-m", "cli", "ui", "--port", str(free_port())],
             cwd=tmp_path,
             env={k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
             # Nobody listens there: a flow that fetches must fail, not reach for the internet.
