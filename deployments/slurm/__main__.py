@@ -44,11 +44,12 @@ def _render(arguments: list[str]) -> None:
 
 def _pool(arguments: list[str]) -> None:
     """Create the work pool, or renew its job variables, with the profile's as defaults."""
+    from deployments.patience import print_line
     from deployments.slurm.pool import create_pool
 
     options = read_arguments(_Pool, arguments, "pool")
     profile: ClusterProfile = load_profile(options.cluster)
-    sys.stdout.write(create_pool(str(options.model_dump()["name"]), profile.slurm) + "\n")
+    print_line(create_pool(str(options.model_dump()["name"]), profile.slurm, print_line))
 
 
 _COMMANDS: dict[str, Callable[[list[str]], None]] = {"render": _render, "pool": _pool}
