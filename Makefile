@@ -26,7 +26,7 @@ soak: $(VENV)/.ready
 
 # The Slurm work pool on the server of PREFECT_API_URL, with the defaults of a cluster profile.
 slurm-pool: $(VENV)/.ready
-	$(BIN)/python -m deployments.slurm pool --name slurm --cluster $(CLUSTER)
+	$(BIN)/datacomp-energon pool --name slurm --cluster $(CLUSTER)
 
 # Fuzz the readers of hostile bytes for a while; what breaks one is kept in tests/fuzz/corpus.
 FUZZ_EXAMPLES ?= 20000
@@ -39,24 +39,24 @@ lint: $(VENV)/.ready
 	$(BIN)/mypy
 
 ui: $(VENV)/.ready
-	$(BIN)/python -m flows.ui
+	$(BIN)/datacomp-energon ui
 
 # Tell people of runs that failed, stalled or completed; NOTIFY names a notification block of the server.
 automations: $(VENV)/.ready
-	$(BIN)/python -m deployments.automations.load $(if $(NOTIFY),--notify $(NOTIFY))
+	$(BIN)/datacomp-energon automations $(if $(NOTIFY),--notify $(NOTIFY))
 
 report: $(VENV)/.ready
 	$(BIN)/python -m flows.report --root $(ROOT)
 
 browse: $(VENV)/.ready
-	$(BIN)/python -m flows.browse --dataset $(ROOT)/energon
+	$(BIN)/datacomp-energon browse --dataset $(ROOT)/energon
 
 # Of report and viewer on the quickstart's data; needs Chromium (tests/browser/install.sh).
 screenshots: $(VENV)/.ready
 	$(BIN)/python -m tests.browser.screenshots --root $(ROOT) --folder build/screenshots
 
 settings: $(VENV)/.ready
-	$(BIN)/python -m flows.settings_reference > docs/settings.md
+	$(BIN)/datacomp-energon settings > docs/settings.md
 
 # The marker is written last, so that a set-up that was cut short is done again.
 $(VENV)/.ready: pyproject.toml constraints.txt

@@ -4,8 +4,8 @@ import time
 from pathlib import Path
 
 from benchmarks.generate import write_shards
+from cli.server import free_port, prefect_api
 from flows.convert import convert_dataset
-from flows.server import free_port, prefect_api
 
 FEW, MANY = 4, 64
 """Numbers of raw shards, of two small samples each, that the slope is taken from."""

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from flows.command_line import BAD_ARGUMENTS, say
+from cli.command_line import BAD_ARGUMENTS, say
 
 _MARK = ".benchmark"
 

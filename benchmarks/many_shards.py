@@ -20,12 +20,12 @@ from pydantic import Field
 from benchmarks import no_flushes
 from benchmarks.folders import emptied
 from benchmarks.memory import watched, write_small_shards
+from cli.command_line import CommandLine, read_arguments
+from cli.results import print_table
+from cli.server import free_port, prefect_api, state_folder
 from flows.audit import audit_download
-from flows.command_line import CommandLine, read_arguments
 from flows.convert import convert_dataset
-from flows.program import table
-from flows.server import free_port, prefect_api, state_folder
-from tasks.settings import ConvertSettings
+from tasks.contracts.settings import ConvertSettings
 
 MIB = 1 << 20
 SHARD_SAMPLES, TAR_SAMPLES = 2, 3
@@ -123,7 +123,7 @@ def main() -> None:
     """Measure, print, and write ``many-shards.json``."""
     options = read_arguments(ManyShardsCommandLine, sys.argv[1:])
     figures = measure(options)
-    table("many shards", [(name, f"{value:,.2f}") for name, value in figures.items()])
+    print_table("many shards", [(name, f"{value:,.2f}") for name, value in figures.items()])
     target = options.folder / "many-shards.json"
     target.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     sys.stdout.write(f"{target}\n")

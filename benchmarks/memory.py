@@ -15,12 +15,12 @@ from pydantic import Field
 
 from benchmarks.folders import emptied
 from benchmarks.generate import SEED, jpegs, members
-from flows.command_line import CommandLine, read_arguments
+from cli.command_line import CommandLine, read_arguments
+from cli.results import print_table
+from cli.server import free_port, prefect_api
 from flows.convert import convert_dataset
-from flows.program import table
-from flows.server import free_port, prefect_api
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert.output_tar import OutputTar
-from tasks.settings import ConvertSettings
 
 SHARD_SAMPLES = 10_000
 LOOK_SECONDS = 0.5
@@ -69,7 +69,7 @@ def _kind(process: psutil.Process) -> str:
     kinds = {
         "spawn_main": "Dask worker",
         "resource_tracker": "resource tracker",
-        "flows.server": "server",
+        "cli.server": "server",
         "prefect": "server",
         "energon": "Energon index",
     }
@@ -107,7 +107,7 @@ def main() -> None:
         seconds = time.perf_counter() - started
     figures = {"samples": float(result.counts.train + result.counts.val), "seconds": seconds}
     figures |= {f"peak MiB, {name}": mib for name, mib in sorted(peaks.mib.items())}
-    table("memory", [(name, f"{value:,.0f}") for name, value in figures.items()])
+    print_table("memory", [(name, f"{value:,.0f}") for name, value in figures.items()])
     target = options.folder / "memory.json"
     target.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     sys.stdout.write(f"{target}\n")

@@ -22,16 +22,16 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from benchmarks.folders import emptied
-from flows.command_line import CommandLine, read_arguments
-from flows.program import table
+from cli.command_line import CommandLine, read_arguments
+from cli.results import print_table
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert.models import PrepareFolder, ScanSummary
 from tasks.convert.plan import byte_settings, decide, make_plan
 from tasks.convert.plan_files import write_plan
 from tasks.convert.plan_rows import PlanRows, Scan
 from tasks.convert.scan import SCHEMA
 from tasks.convert.uids import UidsInMemory, UidsOnDisk, find_copies
-from tasks.fingerprints import Fingerprint
-from tasks.settings import ConvertSettings
+from tasks.io.fingerprints import Fingerprint
 
 SHARD_ROWS = 10_000
 SETTINGS = ConvertSettings()
@@ -143,7 +143,7 @@ def main() -> None:
         cpu = [figures[f"{millions} million {how}: whole plan, CPU s"] for millions in (first, last)]
         figures[f"{how}: CPU microseconds a further sample"] = (cpu[1] - cpu[0]) / (last - first)
     shutil.rmtree(options.folder)
-    table("plan", [(name, f"{value:,.2f}") for name, value in figures.items()])
+    print_table("plan", [(name, f"{value:,.2f}") for name, value in figures.items()])
     target = options.folder.with_suffix(".json")
     target.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     sys.stdout.write(f"{target}\n")

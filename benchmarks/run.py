@@ -19,10 +19,10 @@ from benchmarks import flow_cost, plot, serial, stages
 from benchmarks.folders import emptied
 from benchmarks.generate import write_shards
 from benchmarks.measure import Cost, measured
-from flows.command_line import CommandLine, read_arguments
+from cli.command_line import CommandLine, read_arguments
+from tasks.contracts.settings import CheckSettings
 from tasks.energon.index import index_dataset
 from tasks.energon.loader import check_loader
-from tasks.settings import CheckSettings
 
 Stages = dict[tuple[str, int], Cost]
 """Costs by stage and number of workers; 0 workers: the serial program."""

@@ -16,13 +16,13 @@ from pydantic import Field
 from benchmarks import stages
 from benchmarks.folders import emptied
 from benchmarks.generate import write_shards
-from flows.command_line import CommandLine, read_arguments
-from flows.program import table
+from cli.command_line import CommandLine, read_arguments
+from cli.results import print_table
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert.conversion import Conversion
 from tasks.convert.scan import scan_shard
 from tasks.convert.write import write_tar
-from tasks.groups import group_size
-from tasks.settings import ConvertSettings
+from tasks.running.groups import group_size
 
 SAMPLES_PER_TAR = ConvertSettings().max_samples_per_tar
 
@@ -121,10 +121,10 @@ def main() -> None:
     """Measure, reckon, print, and write ``scale.json``."""
     options = read_arguments(ScaleCommandLine, sys.argv[1:])
     sample = measure(options)
-    table("one sample", [(name, f"{value:,.3f}") for name, value in asdict(sample).items()])
+    print_table("one sample", [(name, f"{value:,.3f}") for name, value in asdict(sample).items()])
     reckoned = {data.name: reckon(options, sample, data) for data in SLICES}
     for name, figures in reckoned.items():
-        table(f"{name}, {options.cores} cores", [(what, f"{value:,.1f}") for what, value in figures.items()])
+        print_table(f"{name}, {options.cores} cores", [(what, f"{value:,.1f}") for what, value in figures.items()])
     target = options.folder / "scale.json"
     target.write_text(json.dumps({"sample": asdict(sample), **reckoned}, indent=2) + "\n", encoding="utf-8")
     sys.stdout.write(f"{target}\n")

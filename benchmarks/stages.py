@@ -13,11 +13,11 @@ from PIL import Image
 from benchmarks.serial import groups
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert.conversion import Conversion
 from tasks.convert.scan import scan_shard
 from tasks.convert.write import write_tar
-from tasks.groups import spare_imports
-from tasks.settings import ConvertSettings
+from tasks.running.groups import spare_imports
 
 
 def pool_of(workers: int) -> AbstractContextManager[ProcessPoolExecutor | None]:

@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tasks.layout import DataRoot
+from tasks.contracts.layout import DataRoot
 from tasks.status.overview import look
 
 

@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from benchmarks.generate import write_shards
-from flows.command_line import CommandLine, read_arguments
-from flows.program import table
+from cli.command_line import CommandLine, read_arguments
+from cli.results import print_table
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert.conversion import Conversion
 from tasks.convert.sample import split_hash
 from tasks.convert.scan import scan_shard
-from tasks.layout import DataRoot
-from tasks.settings import ConvertSettings
 
 
 class ViewerBenchmarkCommandLine(CommandLine):
@@ -106,7 +106,7 @@ def measure(dataset: Path) -> dict[str, float]:
 
 @contextmanager
 def _viewer(dataset: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "flows.browse", "--dataset", str(dataset), "--port", "0"]
+    command = [sys.executable, "-m", "cli", "browse", "--dataset", str(dataset), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline() if process.stdout else ""
         found = re.search(r"http://\S+", line)
@@ -134,7 +134,7 @@ def main() -> None:
         make_dataset(unfinished.absolute(), options.shards, options.samples)
         unfinished.rename(root)
     figures = {"samples": float(options.shards * options.samples), **measure(root / "energon")}
-    table("viewer, seconds", [(name, f"{value:,.2f}") for name, value in figures.items()])
+    print_table("viewer, seconds", [(name, f"{value:,.2f}") for name, value in figures.items()])
     target = options.folder / "results.json"
     target.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     sys.stdout.write(f"{target}\n")

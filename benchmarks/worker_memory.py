@@ -16,10 +16,10 @@ from typing import Any
 from benchmarks.generate import write_shards
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert.conversion import Conversion
 from tasks.convert.scan import scan_shard
 from tasks.convert.write import write_tar
-from tasks.settings import ConvertSettings
 
 _DIFFERENT_JPEGS = 50
 SETTINGS = ConvertSettings(validation_fraction=0)

@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deployments.profiles import AddressDask, ClusterProfile, LocalDask, SlurmDask
+from tasks.contracts.cluster_profile import AddressDask, ClusterProfile, LocalDask, SlurmDask
 
 if TYPE_CHECKING:
     from deployments.runner import ClusterRunner

@@ -1,6 +1,5 @@
-"""Create a work pool and the deployment of every flow on it: ``python -m deployments.deploy --pool local``."""
+"""Create a work pool and the deployment of every flow on it."""
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -10,34 +9,17 @@ from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.exceptions import ObjectNotFound
-from prefect.settings import PREFECT_API_URL
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.importtools import import_object
 from prefect.workers.process import ProcessWorker
-from pydantic import Field
 
-from deployments.patience import PATIENCE_SECONDS, Report, ask_with_patience, print_line
-from deployments.profiles import load_profile
+from deployments.patience import PATIENCE_SECONDS, Report, ask_with_patience
 from deployments.work_pools import put_pool
-from flows.command_line import BAD_ARGUMENTS, FAILED, INTERRUPTED, CommandLine, read_arguments, say
-from tasks.errors import PipelineError, SettingsError
+from tasks.contracts.cluster_profile import load_profile
+from tasks.contracts.errors import PipelineError, SettingsError
 
 PoolName = Literal["local", "slurm"]
 DEFAULT_CLUSTER = "slurm"
-
-
-class DeployCommandLine(CommandLine):
-    """Create a work pool and a deployment of every flow on it, or bring both up to date."""
-
-    pool: PoolName = Field(description="Work pool: local (processes of this machine) or slurm (Slurm jobs).")
-    cluster: str | None = Field(
-        None,
-        description="Cluster profile whose slurm section gives the pool's defaults: the name of a shipped one, or a "
-        f"YAML file; null: {DEFAULT_CLUSTER} for a new pool, while one that exists keeps its own.",
-    )
-    patience_seconds: float = Field(
-        PATIENCE_SECONDS, ge=0, description="How long the Prefect server may be down or busy before this fails."
-    )
 
 
 def deploy(pool: PoolName, report: Report, cluster: str | None = None, seconds: float = PATIENCE_SECONDS) -> None:
@@ -109,24 +91,3 @@ def _put_deployment(flow: Flow[..., Any], declared: dict[str, Any], client: Sync
         return "created"
     client.update_deployment(known.id, DeploymentUpdate(**content))
     return "updated"
-
-
-def main() -> None:
-    """Read the command line and deploy."""
-    options = read_arguments(DeployCommandLine, sys.argv[1:])
-    try:
-        if not PREFECT_API_URL.value():
-            raise SettingsError("PREFECT_API_URL is not set: name the server to deploy to, as http://host:4200/api")
-        deploy(options.pool, print_line, options.cluster, options.patience_seconds)
-    except SettingsError as error:
-        say(str(error))
-        raise SystemExit(BAD_ARGUMENTS) from None
-    except PipelineError as error:
-        say(str(error))
-        raise SystemExit(FAILED) from None
-    except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,7 @@ import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from tasks.errors import PipelineError
+from tasks.contracts.errors import PipelineError
 
 PATIENCE_SECONDS = 300.0
 """How long a server may be down or busy before a request is given up."""

@@ -14,9 +14,9 @@ from prefect_dask import DaskTaskRunner
 from prefect_dask.client import PrefectDaskClient
 from prefect_dask.task_runners import PrefectDaskFuture
 
-from tasks.errors import PipelineError
-from tasks.files import write_bytes
-from tasks.progress import show_link
+from tasks.contracts.errors import PipelineError
+from tasks.io.files import write_bytes
+from tasks.running.progress import show_link
 
 REPORT_FILE = "dask-report.html"
 _LOOK_SECONDS = 5.0

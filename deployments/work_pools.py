@@ -6,7 +6,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.exceptions import ObjectAlreadyExists
 
-from tasks.errors import PipelineError
+from tasks.contracts.errors import PipelineError
 
 
 def put_pool(client: SyncPrefectClient, name: str, kind: str, template: dict[str, Any], update: bool) -> str:

@@ -7,25 +7,24 @@ from typing import Any
 from prefect import flow, get_run_logger
 
 from deployments.dask import task_runner, worker_count
-from deployments.profiles import ClusterProfile, load_profile
-from flows.program import run_program
-from tasks.alone import alone
 from tasks.audit.gate import Tally, check_gate, shard_names
 from tasks.audit.models import AuditJob, AuditTotals, ShardAudit
 from tasks.audit.task import audit_shards
-from tasks.caching import stored_in
-from tasks.errors import PipelineError, SettingsError
-from tasks.failure_note import failure_noted
-from tasks.fanout import jobs_in_flight, run_in_groups
-from tasks.files import remove_leftovers, write_json
-from tasks.fingerprints import Verify
-from tasks.groups import finished_by_notes, group_size, look_up
-from tasks.layout import GivenPath, absolute, default_audit_dir
-from tasks.progress import show_table, with_progress
-from tasks.receipts import timed
-from tasks.settings import GateSettings
-from tasks.shard_index import ShardIndexes
-from tasks.words import ends_in_words
+from tasks.contracts.cluster_profile import ClusterProfile, load_profile
+from tasks.contracts.errors import PipelineError, SettingsError
+from tasks.contracts.layout import GivenPath, absolute, default_audit_dir
+from tasks.contracts.settings import GateSettings
+from tasks.io.failure_note import failure_noted
+from tasks.io.files import remove_leftovers, write_json
+from tasks.io.fingerprints import Verify
+from tasks.io.receipts import timed
+from tasks.io.shard_index import ShardIndexes
+from tasks.running.caching import stored_in
+from tasks.running.fanout import jobs_in_flight, run_in_groups
+from tasks.running.flow_lock import alone
+from tasks.running.groups import finished_by_notes, group_size, look_up
+from tasks.running.outcomes import ends_in_words
+from tasks.running.progress import show_table, with_progress
 
 
 @flow(name="audit-download", flow_run_name="audit {shards_dir}")
@@ -146,4 +145,6 @@ def _say(totals: AuditTotals) -> None:
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(audit_download)

@@ -5,15 +5,14 @@ from pathlib import Path
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_table_artifact
 
-from flows.program import run_program
+from tasks.contracts.layout import GivenPath, absolute
+from tasks.contracts.settings import CheckSettings
 from tasks.energon.check import CheckSummary
 from tasks.energon.manifest import PREPARE, SPLITS
 from tasks.energon.processor import ProcessorSummary, table_rows
 from tasks.energon.task import check_files_task, check_loader_task, check_processor_task
-from tasks.failure_note import failure_noted
-from tasks.layout import GivenPath, absolute
-from tasks.settings import CheckSettings
-from tasks.words import ends_in_words, run_task
+from tasks.io.failure_note import failure_noted
+from tasks.running.outcomes import ends_in_words, run_task
 
 
 @flow(name="check-dataset", flow_run_name="check {dataset_dir}")
@@ -47,4 +46,6 @@ def _processed(dataset_dir: Path, check: CheckSettings) -> ProcessorSummary | No
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(check_dataset)

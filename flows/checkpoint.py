@@ -7,8 +7,7 @@ from prefect import flow
 from pydantic import BaseModel, ConfigDict
 
 from flows.gpu_job import cancel_with_flow, run_job, show_submission
-from flows.program import run_program
-from tasks.layout import DataRoot
+from tasks.contracts.layout import DataRoot
 from tasks.megatron.checks import check_import
 from tasks.megatron.environment import with_cpu_share
 from tasks.megatron.imports import finished_import, leave_receipt
@@ -17,7 +16,7 @@ from tasks.megatron.places import FIRST_ITERATION, imported_checkpoint
 from tasks.megatron.render import render_import
 from tasks.megatron.settings import CheckpointSettings
 from tasks.megatron.verify import check_imported
-from tasks.words import ends_in_words
+from tasks.running.outcomes import ends_in_words
 
 
 class CheckpointResult(BaseModel):
@@ -63,4 +62,6 @@ def import_checkpoint(root: Path, checkpoint: CheckpointSettings, launch: bool =
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(import_checkpoint)

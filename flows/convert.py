@@ -7,10 +7,10 @@ from prefect import flow, get_run_logger
 from pydantic import BaseModel, ConfigDict
 
 from deployments.dask import task_runner, worker_count
-from deployments.profiles import ClusterProfile, load_profile
-from flows.program import run_program
-from tasks.alone import alone
-from tasks.caching import stored_in
+from tasks.contracts.cluster_profile import ClusterProfile, load_profile
+from tasks.contracts.errors import GateError, PipelineError
+from tasks.contracts.layout import GivenPath, absolute, default_audit_dir
+from tasks.contracts.settings import CheckSettings, ConvertSettings
 from tasks.convert.conversion import Conversion
 from tasks.convert.models import Counts, Plan, PrepareFolder
 from tasks.convert.plan_files import reject_kinds
@@ -18,15 +18,14 @@ from tasks.convert.task import scan_shards, search_copies, write_tars
 from tasks.convert.uids import CopiesJob
 from tasks.energon.index import IndexSummary
 from tasks.energon.task import index_dataset_task
-from tasks.errors import GateError, PipelineError
-from tasks.fanout import jobs_in_flight, run_in_groups
-from tasks.fingerprints import Verify
-from tasks.groups import group_size, look_up
-from tasks.layout import GivenPath, absolute, default_audit_dir
-from tasks.progress import show_table, with_progress
-from tasks.receipts import timed
-from tasks.settings import CheckSettings, ConvertSettings
-from tasks.words import ends_in_words, run_task
+from tasks.io.fingerprints import Verify
+from tasks.io.receipts import timed
+from tasks.running.caching import stored_in
+from tasks.running.fanout import jobs_in_flight, run_in_groups
+from tasks.running.flow_lock import alone
+from tasks.running.groups import group_size, look_up
+from tasks.running.outcomes import ends_in_words, run_task
+from tasks.running.progress import show_table, with_progress
 
 if TYPE_CHECKING:
     from prefect_dask import DaskTaskRunner
@@ -179,4 +178,6 @@ def _show(plan: Plan, folder: PrepareFolder) -> None:
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(convert_dataset)

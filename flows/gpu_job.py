@@ -9,8 +9,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.logging.loggers import flow_run_logger
 
-from tasks.alone import alone
-from tasks.layout import DataRoot
+from tasks.contracts.layout import DataRoot
 from tasks.megatron import slurm
 from tasks.megatron.checks import check_launch
 from tasks.megatron.describe import describe_end, describe_submission
@@ -20,7 +19,8 @@ from tasks.megatron.logs import logs_of
 from tasks.megatron.render import Submission
 from tasks.megatron.settings import CheckpointSettings, TrainingSettings
 from tasks.megatron.task import dry_run_task, follow_task, launch_task, run_in_allocation_task
-from tasks.words import run_task
+from tasks.running.flow_lock import alone
+from tasks.running.outcomes import run_task
 
 AtEnd = Callable[[list[Path]], object]
 

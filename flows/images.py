@@ -2,17 +2,16 @@
 
 from prefect import flow
 
-from flows.program import run_program
-from tasks.failure_note import failure_noted
-from tasks.fingerprints import Fingerprint, Verify
+from tasks.contracts.layout import DataRoot, GivenPath, absolute
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.download import DownloadSummary
 from tasks.images.identity import DownloadInput
 from tasks.images.task import fetch_images
-from tasks.layout import DataRoot, GivenPath, absolute
+from tasks.io.failure_note import failure_noted
+from tasks.io.fingerprints import Fingerprint, Verify
 from tasks.metadata.slices import Slice, load_slice
 from tasks.metadata.task import look_at_metadata, write_metadata_manifest
-from tasks.settings import DownloadSettings
-from tasks.words import ends_in_words, run_task
+from tasks.running.outcomes import ends_in_words, run_task
 
 
 @flow(name="download-images", flow_run_name="images of {dataset_slice} in {root}")
@@ -54,4 +53,6 @@ def _download_input(data: DataRoot, slice_: Slice, metadata_sha256: str) -> Down
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(download_images)

@@ -6,20 +6,19 @@ from typing import Any
 from prefect import flow, get_run_logger
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.program import run_program
-from tasks.alone import alone
-from tasks.caching import stored_in
-from tasks.errors import MetadataError, TransientError
-from tasks.failure_note import failure_noted
-from tasks.fanout import run_each
-from tasks.fingerprints import Verify
-from tasks.layout import DataRoot, GivenPath, absolute
+from tasks.contracts.errors import MetadataError, TransientError
+from tasks.contracts.layout import DataRoot, GivenPath, absolute
+from tasks.io.failure_note import failure_noted
+from tasks.io.fingerprints import Verify
 from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_jobs
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
 from tasks.metadata.task import fetch_metadata_file, write_metadata_manifest
-from tasks.progress import with_progress
-from tasks.words import ends_in_words, run_task
+from tasks.running.caching import stored_in
+from tasks.running.fanout import run_each
+from tasks.running.flow_lock import alone
+from tasks.running.outcomes import ends_in_words, run_task
+from tasks.running.progress import with_progress
 
 _FILES_AT_A_TIME = 4
 
@@ -66,4 +65,6 @@ def _warn_of_moved(fetched: FetchedFile) -> None:
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(download_metadata)

@@ -6,12 +6,11 @@ from pathlib import Path
 from prefect import flow
 from pydantic import BaseModel, ConfigDict
 
-from flows.program import run_program
-from tasks.layout import DataRoot, GivenPath, absolute
+from tasks.contracts.layout import DataRoot, GivenPath, absolute
 from tasks.metadata.hub import Source
 from tasks.metadata.pin import check_asked, commit_of, write_slice
 from tasks.metadata.task import pin_metadata_file
-from tasks.words import ends_in_words, run_task
+from tasks.running.outcomes import ends_in_words, run_task
 
 
 class PinResult(BaseModel):
@@ -69,4 +68,6 @@ def pin_slice(
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(pin_slice)

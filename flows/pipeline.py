@@ -7,15 +7,14 @@ from prefect import flow
 from pydantic import BaseModel, ConfigDict
 
 from flows.prepare import DatasetName
-from flows.program import run_program
-from flows.stages import cancel_children, finished, only_given, started
-from tasks.errors import GateError
-from tasks.layout import DataRoot, GivenPath, absolute
+from tasks.contracts.errors import GateError
+from tasks.contracts.layout import DataRoot, GivenPath, absolute
+from tasks.contracts.plain_text import Word
 from tasks.megatron.checks import check_pipeline
 from tasks.megatron.places import FIRST_ITERATION, holds_files, imported_checkpoint
 from tasks.megatron.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
-from tasks.plain_text import Word
-from tasks.words import ends_in_words
+from tasks.running.outcomes import ends_in_words
+from tasks.running.stages import cancel_children, finished, only_given, started
 
 
 class PipelineResult(BaseModel):
@@ -94,4 +93,6 @@ def _run_stage(name: str, suffix: str, parameters: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(prepare_and_train)

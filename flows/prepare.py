@@ -11,21 +11,20 @@ from flows.check import check_dataset
 from flows.convert import ConvertResult, convert_dataset
 from flows.images import download_images
 from flows.metadata import download_metadata
-from flows.program import run_program
 from flows.report import report_dataset
-from flows.stages import Execution, Stages, cancel_children
 from flows.summary import markdown_places, markdown_table, summary_rows
 from tasks.audit.models import AuditTotals
+from tasks.contracts.errors import SettingsError
+from tasks.contracts.layout import DataRoot, DatasetName, GivenPath, absolute
+from tasks.contracts.settings import CheckSettings, ConvertSettings, DownloadSettings, GateSettings
 from tasks.energon.check import CheckSummary
-from tasks.errors import SettingsError
-from tasks.fingerprints import Verify
 from tasks.images.download import DownloadSummary
-from tasks.layout import DataRoot, DatasetName, GivenPath, absolute
+from tasks.io.fingerprints import Verify
 from tasks.metadata.manifest import ManifestSummary
 from tasks.metadata.slices import load_slice
 from tasks.report.report import ReportSummary
-from tasks.settings import CheckSettings, ConvertSettings, DownloadSettings, GateSettings
-from tasks.words import ends_in_words
+from tasks.running.outcomes import ends_in_words
+from tasks.running.stages import Execution, Stages, cancel_children
 
 
 class PrepareResult(BaseModel):
@@ -120,4 +119,6 @@ def _refuse_taken_name(data: DataRoot, dataset_name: str) -> None:
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(prepare_datacomp)

@@ -8,16 +8,13 @@ from pathlib import Path
 import yaml
 from prefect import flow
 
+from demo.hub import serve_hub
+from demo.site import demo_web
+from demo.slice import slice_yaml
 from flows.prepare import PrepareResult, prepare_datacomp
-from flows.program import run_program, table
-from flows.server import Api
-from flows.summary import summary_rows
-from tasks.demo.hub import serve_hub
-from tasks.demo.site import demo_web
-from tasks.demo.slice import slice_yaml
-from tasks.files import write_bytes
-from tasks.layout import GivenPath, absolute
-from tasks.words import ends_in_words
+from tasks.contracts.layout import GivenPath, absolute
+from tasks.io.files import write_bytes
+from tasks.running.outcomes import ends_in_words
 
 SLICE_FILE = "quickstart-slice.yaml"
 
@@ -63,17 +60,7 @@ def _environment(**values: str) -> Iterator[None]:
         os.environ.update({name: before[name] for name in values if name in before})
 
 
-def show(result: PrepareResult, api: Api) -> None:
-    """Print the summary as a table for people."""
-    places = [
-        ("Metadata", str(result.metadata.path.parent)),
-        ("Raw shards", str(result.dataset.source_dir)),
-        ("Dataset", str(result.dataset.dataset_dir)),
-        ("Report", str(result.report.path)),
-        ("Prefect UI", f"{api.ui} (ends with this program; `make ui` shows the run again)" if api.own else api.ui),
-    ]
-    table("quickstart", summary_rows(result.audit, result.dataset), places)
-
-
 if __name__ == "__main__":
-    run_program(quickstart, show)
+    from cli.program import run_program
+
+    run_program(quickstart)

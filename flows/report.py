@@ -2,15 +2,13 @@
 
 from prefect import flow, get_run_logger
 
-from flows.program import run_program, table
-from flows.server import Api
-from tasks.alone import alone
-from tasks.layout import DataRoot, DatasetName, GivenPath, absolute
+from tasks.contracts.layout import DataRoot, DatasetName, GivenPath, absolute
+from tasks.contracts.settings import ReportSettings
 from tasks.report.places import places_in_root
 from tasks.report.report import ReportSummary
 from tasks.report.task import write_report_task
-from tasks.settings import ReportSettings
-from tasks.words import ends_in_words, run_task
+from tasks.running.flow_lock import alone
+from tasks.running.outcomes import ends_in_words, run_task
 
 
 @flow(name="report-dataset", flow_run_name="report {dataset_name} in {root}")
@@ -33,12 +31,7 @@ def report_dataset(
     return summary
 
 
-def show(summary: ReportSummary, api: Api) -> None:
-    """Print where the report lies and what is odd."""
-    odd = [(f"  {kind}", f"{count:,}") for kind, count in summary.odd_pictures.items()]
-    rows = [("Pictures looked at", f"{summary.pictures_looked_at:,}"), *odd]
-    table("report", rows, [("Report", str(summary.path))])
-
-
 if __name__ == "__main__":
-    run_program(report_dataset, show)
+    from cli.program import run_program
+
+    run_program(report_dataset)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from flows.convert import ConvertResult
 from tasks.audit.models import AuditTotals
-from tasks.files import shown_text
+from tasks.io.files import shown_text
 from tasks.report.report import ReportSummary
 
 Row = tuple[str, str]
@@ -45,7 +45,7 @@ Report: [{_plain(report.path.name)}]({report.path.as_uri()}), a page that opens 
 
 All samples, to search and filter:
 
-    python -m flows.browse --dataset {shlex.quote(str(dataset.dataset_dir))}
+    datacomp-energon browse --dataset {shlex.quote(str(dataset.dataset_dir))}
 
 Raw shards and dataset:
 

@@ -9,10 +9,10 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from pydantic import BaseModel, ConfigDict
 
 from flows.gpu_job import cancel_with_flow, run_job, show_submission
-from flows.program import run_program
+from tasks.contracts.errors import GateError
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import CheckSettings
 from tasks.energon.task import check_files_task
-from tasks.errors import GateError
-from tasks.layout import DataRoot
 from tasks.megatron.checks import check_training
 from tasks.megatron.describe import describe_checks, describe_training
 from tasks.megatron.environment import with_cpu_share
@@ -24,8 +24,7 @@ from tasks.megatron.render import render_training
 from tasks.megatron.settings import TrainingSettings
 from tasks.megatron.verify import check_resolved, differences, read_resolved
 from tasks.report.task import write_training_report_task
-from tasks.settings import CheckSettings
-from tasks.words import ends_in_words, run_task
+from tasks.running.outcomes import ends_in_words, run_task
 
 
 class TrainingResult(BaseModel):
@@ -108,4 +107,6 @@ def _verify(root: Path, training: TrainingSettings) -> None:
 
 
 if __name__ == "__main__":
+    from cli.program import run_program
+
     run_program(train_model)

@@ -37,7 +37,7 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def prefect_server(state_home: Path) -> Iterator[str]:
     """The address of a Prefect API that this process, and programs it starts, use."""
-    from flows.server import free_port, prefect_api
+    from cli.server import free_port, prefect_api
 
     with prefect_api(port=free_port()) as api:
         yield api.url

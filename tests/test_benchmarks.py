@@ -30,7 +30,7 @@ from pathlib import Path
 from benchmarks import stub_audit
 from tasks.audit import task
 from tasks.audit.models import AuditJob
-from tasks.groups import finished_by_notes
+from tasks.running.groups import finished_by_notes
 
 folder = Path(sys.argv[1])
 (folder / "00000000.tar").touch()

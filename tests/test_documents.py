@@ -11,14 +11,14 @@ from benchmarks.memory import MemoryCommandLine
 from benchmarks.plan import PlanCommandLine
 from benchmarks.scale import ScaleCommandLine
 from benchmarks.viewer import ViewerBenchmarkCommandLine
-from deployments.profiles import load_profile
+from cli.command_line import read_arguments
+from cli.program import read_parameters
+from cli.settings_reference import reference
 from flows.check import check_dataset
 from flows.checkpoint import import_checkpoint
-from flows.command_line import read_arguments
 from flows.prepare import prepare_datacomp
-from flows.program import read_parameters
-from flows.settings_reference import reference
 from flows.training import train_model
+from tasks.contracts.cluster_profile import load_profile
 from tasks.metadata.slices import load_slice
 from tests import documents
 from tests.conftest import ROOT
@@ -57,7 +57,7 @@ def test_commands_of_benchmarks_are_understood(command):
 
 
 def test_every_command_of_the_documents_is_run_by_some_test():
-    known = ("make ", ".venv/bin/prefect ", "export PREFECT_API_URL=")
+    known = ("make ", ".venv/bin/prefect ", ".venv/bin/datacomp-energon deploy ", "export PREFECT_API_URL=")
     left = [
         command
         for command in documents.commands()
@@ -77,7 +77,9 @@ def test_links_lead_somewhere(document, target):
 
 @pytest.mark.parametrize("symptom", documents.symptoms())
 def test_messages_in_the_runbook_are_those_of_the_program(symptom):
-    sources = [p.read_text(encoding="utf-8") for folder in ("flows", "tasks") for p in (ROOT / folder).rglob("*.py")]
+    sources = [
+        p.read_text(encoding="utf-8") for folder in ("cli", "flows", "tasks") for p in (ROOT / folder).rglob("*.py")
+    ]
     text = re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))
     longest = max((part.strip(" :`") for part in symptom.split("…")), key=len)
     assert longest in text

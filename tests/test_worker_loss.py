@@ -10,8 +10,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
 from deployments.dask import task_runner
-from deployments.profiles import ClusterProfile, LocalDask
-from tasks.fanout import Outcome, run_each, run_in_groups
+from tasks.contracts.cluster_profile import ClusterProfile, LocalDask
+from tasks.running.fanout import Outcome, run_each, run_in_groups
 from tests.worker_loss import DyingJob, dying, dying_groups
 
 pytestmark = pytest.mark.usefixtures("prefect_server")

@@ -8,7 +8,7 @@ from typing import Literal
 from prefect import task
 from pydantic import BaseModel, ConfigDict
 
-from tasks.groups import Group, do_each
+from tasks.running.groups import Group, do_each
 
 Way = Literal["well", "killed always", "raises"]
 

@@ -1,6 +1,5 @@
-"""Load the automations into a Prefect server: ``python -m deployments.automations.load --notify TYPE/NAME``."""
+"""The automations beside this module, and loading them into a Prefect server."""
 
-import sys
 from importlib.resources import files
 from typing import Any
 from uuid import UUID
@@ -9,27 +8,14 @@ import yaml
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
-from pydantic import Field
 
-from flows.command_line import BAD_ARGUMENTS, CommandLine, read_arguments, say
-from flows.server import prefect_api
-from tasks.errors import PipelineError, SettingsError
+from tasks.contracts.errors import SettingsError
 
 BODY = """\
 {{ flow.name }}: {{ flow_run.name }} is {{ flow_run.state.name }}. {{ flow_run.state.message }}
 {{ (flow_run|ui_url) or "" }}
 """
 """Jinja, filled in by the server when an automation fires."""
-
-
-class LoadCommandLine(CommandLine):
-    """Load the automations of runs that failed, stalled or completed; those of the same name are replaced."""
-
-    notify: str | None = Field(
-        None,
-        pattern="^[a-z0-9-]+/[A-Za-z0-9-]+$",
-        description="Notification block of the server that they send to, as TYPE/NAME; null: they only make an event.",
-    )
 
 
 def automations(block: UUID | None) -> list[AutomationCore]:
@@ -66,17 +52,7 @@ def _block(client: SyncPrefectClient, notify: str) -> UUID:
         ) from None
 
 
-def main() -> None:
-    """Read the command line, load, and say what is loaded."""
-    notify = read_arguments(LoadCommandLine, sys.argv[1:]).notify
-    try:
-        with prefect_api() as api:
-            names = load(notify)
-    except PipelineError as error:
-        say(str(error))
-        raise SystemExit(BAD_ARGUMENTS) from None
-    sys.stdout.write("".join(f"{name}\n" for name in names) + f"{api.ui}/automations\n")
-
-
 if __name__ == "__main__":
-    main()
+    from cli.main import name_replacement
+
+    name_replacement("automations")

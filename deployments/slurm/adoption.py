@@ -9,13 +9,13 @@ from prefect.client.schemas.filters import FlowRunFilter, WorkPoolFilter
 from prefect.client.schemas.objects import FlowRun
 
 from deployments.slurm import states
-from deployments.slurm.commands import Slurm
 from deployments.slurm.folder import job_in_queue, newest_folder, note_job_id, noted_job_id
 from deployments.slurm.pid import JobPid
 from deployments.slurm.settings import SlurmWorkerSettings
 from deployments.slurm.supervised import Supervised
 from deployments.slurm.supervisor import Supervisor
-from deployments.slurm.variables import JobVariables
+from tasks.contracts.job_variables import JobVariables
+from tasks.slurm.client import Slurm
 
 if TYPE_CHECKING:
     from deployments.slurm.worker import SlurmWorker

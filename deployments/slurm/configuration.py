@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from deployments.slurm.environment import write_environment
 from deployments.slurm.folder import new_folder, tag_of
 from deployments.slurm.script import SCRIPT_FILE, Job, environment_path, render
-from deployments.slurm.variables import JobVariables
+from tasks.contracts.job_variables import JobVariables
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import Flow, FlowRun, WorkPool

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deployments.slurm.script import ENVIRONMENT_FILE
-from tasks.errors import SettingsError
-from tasks.plain_text import shown
+from tasks.contracts.errors import SettingsError
+from tasks.contracts.plain_text import shown
 
 _CERTIFICATE = "PREFECT_API_SSL_CERT_FILE"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from uuid import UUID
 
 from deployments.slurm.script import LOG_FILE, SCRIPT_FILE
-from tasks.errors import SettingsError
-from tasks.files import write_bytes
+from tasks.contracts.errors import SettingsError
+from tasks.io.files import write_bytes
 
 _JOB_ID_FILE = "job-id"
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from logging import Logger, LoggerAdapter
 from pathlib import Path
 
-from deployments.slurm.commands import NO_ACCOUNTING, UNKNOWN_JOB, Slurm, SlurmUnavailable
 from deployments.slurm.folder import executes
-from deployments.slurm.jobs import (
+from deployments.slurm.verdict import LOST
+from tasks.slurm.client import NO_ACCOUNTING, UNKNOWN_JOB, Slurm, SlurmUnavailable
+from tasks.slurm.reports import (
     ACCOUNTING_FIELDS,
     ENDING,
     QUEUE_FIELDS,
@@ -18,7 +19,6 @@ from deployments.slurm.jobs import (
     parse_scontrol,
     parse_squeue,
 )
-from deployments.slurm.verdict import LOST
 
 Changed = Callable[[JobReport], Awaitable[None]]
 _GROWTH = 1.5

@@ -5,10 +5,10 @@ from typing import Any
 from prefect.settings import PREFECT_API_URL
 
 from deployments.patience import Report, ask_with_patience
-from deployments.slurm.variables import JobVariables
 from deployments.slurm.worker import SlurmWorker
 from deployments.work_pools import put_pool
-from tasks.errors import PipelineError
+from tasks.contracts.errors import PipelineError
+from tasks.contracts.job_variables import JobVariables
 
 
 def job_template(defaults: JobVariables) -> dict[str, Any]:

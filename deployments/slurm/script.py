@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployments.slurm.variables import JobVariables
+from tasks.contracts.job_variables import JobVariables
 
 ENVIRONMENT_FILE = "environment"
 LOG_FILE = "job.log"

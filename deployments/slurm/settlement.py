@@ -11,10 +11,10 @@ from prefect.client.schemas.objects import FlowRun
 from deployments.slurm import states
 from deployments.slurm.environment import remove_environment
 from deployments.slurm.folder import log_tail
-from deployments.slurm.jobs import JobReport, read_receipt
 from deployments.slurm.supervised import Supervised
 from deployments.slurm.verdict import Fate, Verdict, judge
-from tasks.locks import exclusive
+from tasks.io.locks import exclusive
+from tasks.slurm.reports import JobReport, read_receipt
 
 if TYPE_CHECKING:
     from deployments.slurm.worker import SlurmWorker

@@ -7,7 +7,7 @@ from uuid import UUID
 from prefect.client.schemas.objects import FlowRun
 
 from deployments.slurm.pid import JobPid
-from deployments.slurm.variables import JobVariables
+from tasks.contracts.job_variables import JobVariables
 
 
 @dataclass

@@ -9,15 +9,15 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 
 from deployments.slurm import states
-from deployments.slurm.commands import Slurm, SlurmUnavailable
-from deployments.slurm.jobs import JobReport
 from deployments.slurm.leases import Leases
 from deployments.slurm.poller import Poller
-from deployments.slurm.reasons import explain, never_starts
 from deployments.slurm.settings import SlurmWorkerSettings
 from deployments.slurm.settlement import settle_with_patience
 from deployments.slurm.supervised import Supervised
-from tasks.errors import PipelineError
+from tasks.contracts.errors import PipelineError
+from tasks.slurm.client import Slurm, SlurmUnavailable
+from tasks.slurm.reasons import explain, never_starts
+from tasks.slurm.reports import JobReport
 
 if TYPE_CHECKING:
     from deployments.slurm.worker import SlurmWorker

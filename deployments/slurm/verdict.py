@@ -4,8 +4,8 @@ import signal
 from dataclasses import dataclass
 from enum import Enum
 
-from deployments.slurm.jobs import JobReport, Receipt
-from deployments.slurm.variables import JobVariables
+from tasks.contracts.job_variables import JobVariables
+from tasks.slurm.reports import JobReport, Receipt
 
 LOST = "LOST"  # our own word for a job that no part of Slurm remembers
 _OUT_OF_MEMORY_SIGNAL = 125  # Slurm's mark for a step that the kernel ended for its memory

@@ -12,7 +12,6 @@ from prefect.exceptions import InfrastructureError, InfrastructureNotAvailable, 
 from prefect.workers.base import BaseWorker, BaseWorkerResult
 
 from deployments.slurm.adoption import Adoption
-from deployments.slurm.commands import Slurm, SlurmUnavailable
 from deployments.slurm.configuration import SlurmJobConfiguration, SlurmVariables
 from deployments.slurm.environment import remove_environment
 from deployments.slurm.folder import job_in_queue, newest_folder, note_job_id
@@ -23,7 +22,8 @@ from deployments.slurm.settings import SlurmWorkerSettings
 from deployments.slurm.states import read_run
 from deployments.slurm.supervised import Supervised
 from deployments.slurm.supervisor import Supervisor
-from tasks.errors import PipelineError
+from tasks.contracts.errors import PipelineError
+from tasks.slurm.client import Slurm, SlurmUnavailable
 
 
 class NoLongerWanted(InfrastructureError):

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from deployments.profiles import LocalDask
+from tasks.contracts.cluster_profile import LocalDask
 
 
 def local_cluster(dask: LocalDask) -> dict[str, Any]:

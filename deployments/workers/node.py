@@ -12,9 +12,9 @@ from distributed.security import Security
 from distributed.utils import get_ip_interface
 from prefect.settings import get_current_settings
 
-from deployments.profiles import NodesDask
-from deployments.slurm.variables import JobVariables
-from tasks.errors import SettingsError
+from tasks.contracts.cluster_profile import NodesDask
+from tasks.contracts.errors import SettingsError
+from tasks.contracts.job_variables import JobVariables
 
 DEATH_SECONDS = 60
 """A worker that cannot reach its scheduler for so long ends: the flow was killed, or never was to be reached."""

@@ -14,15 +14,10 @@ from uuid import UUID
 from dask_jobqueue.slurm import SLURMCluster, SLURMJob
 from distributed.deploy.spec import ProcessInterface
 
-from deployments.profiles import ClusterProfile, SlurmDask, lifetime_seconds
-from deployments.slurm.commands import Slurm, SlurmUnavailable
 from deployments.slurm.environment import remove_environment, write_environment
 from deployments.slurm.folder import job_in_queue, log_tail, new_folder
-from deployments.slurm.jobs import QUEUE_FIELDS, JobReport, parse_squeue
-from deployments.slurm.reasons import explain, never_starts
 from deployments.slurm.script import ENVIRONMENT_FILE, SCRIPT_FILE, Job, environment_path, render
 from deployments.slurm.settings import SlurmWorkerSettings
-from deployments.slurm.variables import JobVariables
 from deployments.slurm.verdict import duration
 from deployments.workers.node import (
     forget_security,
@@ -34,7 +29,12 @@ from deployments.workers.node import (
     worker_environment,
     workers_on,
 )
-from tasks.errors import PipelineError
+from tasks.contracts.cluster_profile import ClusterProfile, SlurmDask, lifetime_seconds
+from tasks.contracts.errors import PipelineError
+from tasks.contracts.job_variables import JobVariables
+from tasks.slurm.client import Slurm, SlurmUnavailable
+from tasks.slurm.reasons import explain, never_starts
+from tasks.slurm.reports import QUEUE_FIELDS, JobReport, parse_squeue
 
 LOOK_SECONDS = 10.0
 """Time between two looks at the jobs."""

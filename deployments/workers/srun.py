@@ -15,7 +15,6 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.scheduler import Scheduler
 from distributed.security import Security
 
-from deployments.profiles import ClusterProfile, SrunDask
 from deployments.slurm.folder import new_folder
 from deployments.workers.node import (
     forget_security,
@@ -26,7 +25,8 @@ from deployments.workers.node import (
     worker_environment,
     workers_on,
 )
-from tasks.errors import SettingsError
+from tasks.contracts.cluster_profile import ClusterProfile, SrunDask
+from tasks.contracts.errors import SettingsError
 
 _STEP = "srun"
 _STOP_SECONDS = 20

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tasks.audit.models import AuditTotals, Finding, ShardAudit
-from tasks.errors import GateError, ShardError
-from tasks.failure_reasons import by_kind
-from tasks.files import shown_text
-from tasks.settings import GateSettings
+from tasks.contracts.errors import GateError, ShardError
+from tasks.contracts.settings import GateSettings
+from tasks.io.failure_reasons import by_kind
+from tasks.io.files import shown_text
 
 _SHARD_FILE = re.compile(r"(?P<shard>[0-9]+)(\.tar|\.parquet|_stats\.json)")
 _DOWNLOADERS_OWN = "_tmp"

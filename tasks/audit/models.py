@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.fingerprints import Fingerprint
-from tasks.receipts import Receipt, read_receipt
-from tasks.shard_index import INDEX_VERSION, ShardIndexes
+from tasks.io.fingerprints import Fingerprint
+from tasks.io.receipts import Receipt, read_receipt
+from tasks.io.shard_index import INDEX_VERSION, ShardIndexes
 
 STAGE_VERSION = 1
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from tasks.audit.models import AuditJob, Finding, ShardAudit, Stats
 from tasks.audit.stats import contradictions, parse_stats
-from tasks.errors import TransientError
-from tasks.files import readable_text
-from tasks.raw_tar import SAMPLE_MEMBERS, Group, TarContents
+from tasks.contracts.errors import TransientError
+from tasks.io.files import readable_text
+from tasks.io.raw_tar import SAMPLE_MEMBERS, Group, TarContents
 
 MOST_FINDINGS = 1_000
 """Findings of one shard that its receipt lists: a hostile tar may give one a member."""

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tasks.audit.models import Stats
-from tasks.files import readable_text
+from tasks.io.files import readable_text
 
 _COUNTS = ("count", "successes", "failed_to_download", "failed_to_resize")
 

@@ -4,11 +4,11 @@ from prefect import get_run_logger, task
 
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
-from tasks.caching import ReceiptCache
-from tasks.errors import ShardError
-from tasks.groups import SHOWN, Group, do_each
-from tasks.retries import RETRIES
-from tasks.words import fails_in_words
+from tasks.contracts.errors import ShardError
+from tasks.running.caching import ReceiptCache
+from tasks.running.groups import SHOWN, Group, do_each
+from tasks.running.outcomes import fails_in_words
+from tasks.running.retries import RETRIES
 
 
 @task(

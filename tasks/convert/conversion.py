@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tasks.contracts.errors import PipelineError, PlanError, ShardError
+from tasks.contracts.settings import PLAN_IN_MEMORY, ConvertSettings
 from tasks.convert.manifest import build_manifest
 from tasks.convert.models import Plan, PrepareFolder, ScanJob, ScanSummary, WriteJob, WrittenTar
 from tasks.convert.oddities import ODD_COLUMNS, count_oddities, dropped_kinds
@@ -21,13 +23,11 @@ from tasks.convert.plan_files import write_plan
 from tasks.convert.plan_receipt import finished_plan, leave_receipt
 from tasks.convert.plan_rows import EMITTED, PlanRows, Scan
 from tasks.convert.uids import CopiesJob, UidsInMemory, UidsOnDisk
-from tasks.errors import PipelineError, PlanError, ShardError
-from tasks.files import remove_leftovers, write_json
-from tasks.fingerprints import Fingerprints, Verify
-from tasks.groups import finished_by_notes, look_up
-from tasks.raw_tar import list_raw_tars
-from tasks.settings import PLAN_IN_MEMORY, ConvertSettings
-from tasks.shard_index import ShardIndexes
+from tasks.io.files import remove_leftovers, write_json
+from tasks.io.fingerprints import Fingerprints, Verify
+from tasks.io.raw_tar import list_raw_tars
+from tasks.io.shard_index import ShardIndexes
+from tasks.running.groups import finished_by_notes, look_up
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Conversion:
         remove_leftovers(self.dataset_dir)
 
     def look_up_scans(self, task_runs: int) -> int:
-        """Take note of scans that receipts tell of (see tasks/groups.py); returns how many tars are left."""
+        """Take note of scans that receipts tell of (see tasks/running/groups.py); returns how many tars are left."""
         for job, summary in look_up(map(self._scan_job, self.tars), task_runs):
             if summary is not None:
                 self.scanned[job.shard] = summary

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from PIL import Image, ImageFile
 
-from tasks.errors import PipelineError
+from tasks.contracts.errors import PipelineError
 
 MAX_PIXELS = 178_956_970
 """Pixels above which Pillow calls a picture a decompression bomb (twice its MAX_IMAGE_PIXELS)."""

@@ -4,9 +4,9 @@ from typing import Any
 
 from PIL import features
 
+from tasks.contracts.errors import PlanError
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert.models import CONTRACT_VERSION, Plan, WrittenTar
-from tasks.errors import PlanError
-from tasks.settings import ConvertSettings
 
 SCHEMA_VERSION = 1
 

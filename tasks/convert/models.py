@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.fingerprints import Fingerprint, Fingerprints, Verify
-from tasks.receipts import Receipt, read_receipt
-from tasks.shard_index import ShardIndexes
+from tasks.io.fingerprints import Fingerprint, Fingerprints, Verify
+from tasks.io.receipts import Receipt, read_receipt
+from tasks.io.shard_index import ShardIndexes
 
 CONTRACT_VERSION = 1
 """Raised only when the bytes of output tars would change."""

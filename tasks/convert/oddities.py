@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.settings import ConvertSettings
+from tasks.contracts.settings import ConvertSettings
 
 CHAT_MARKER = "chat_marker"
 EXTREME_ASPECT_RATIO = "extreme_aspect_ratio"

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tasks.contracts.errors import PlanError
 from tasks.convert.models import CONTRACT_VERSION, PrepareFolder
 from tasks.convert.plan_files import read_plan
-from tasks.errors import PlanError
-from tasks.fingerprints import Fingerprint
+from tasks.io.fingerprints import Fingerprint
 
 _WAY_OUT = "use another dataset_name (or output_dir), or remove the folder if it is no longer wanted"
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tasks.contracts.errors import SettingsError, ShardError
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert.models import CONTRACT_VERSION, Counts, Plan, PlannedTar, ShardCounts, Split
 from tasks.convert.plan_rows import EMITTED, PlanRows, Scan
 from tasks.convert.sample import uid_pattern
-from tasks.errors import SettingsError, ShardError
-from tasks.files import canonical_json
-from tasks.fingerprints import Fingerprint
-from tasks.settings import ConvertSettings
+from tasks.io.files import canonical_json
+from tasks.io.fingerprints import Fingerprint
 
 Array = npt.NDArray[Any]
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from tasks.contracts.errors import PlanError
 from tasks.convert.models import TARS_A_FILE, Plan, PlannedTar, PrepareFolder
 from tasks.convert.plan import SPLITS, Array, Decision
 from tasks.convert.plan_rows import EMITTED, Scan
 from tasks.convert.scan import SCHEMA
-from tasks.errors import PlanError
-from tasks.files import atomic_file, write_json
-from tasks.raw_tar import SAMPLE_MEMBERS
+from tasks.io.files import atomic_file, write_json
+from tasks.io.raw_tar import SAMPLE_MEMBERS
 
 _SAMPLE_COLUMNS = [
     "key",

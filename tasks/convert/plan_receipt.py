@@ -7,9 +7,9 @@ from typing import Any
 from tasks.convert.models import CONTRACT_VERSION, PLAN_VERSION, Plan, PrepareFolder
 from tasks.convert.plan_files import read_plan
 from tasks.convert.plan_rows import Scan
-from tasks.files import digest
-from tasks.fingerprints import Fingerprint
-from tasks.receipts import Receipt, read_receipt
+from tasks.io.files import digest
+from tasks.io.fingerprints import Fingerprint
+from tasks.io.receipts import Receipt, read_receipt
 
 
 def finished_plan(folder: PrepareFolder, settings: dict[str, Any], scans: Sequence[Scan]) -> Plan | None:

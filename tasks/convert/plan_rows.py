@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from tasks.convert.models import ScanSummary
 from tasks.convert.oddities import ODD_COLUMNS, leave_out
 from tasks.convert.uids import Bools, Numbers, Uids, uid_numbers
-from tasks.fingerprints import Fingerprint
+from tasks.io.fingerprints import Fingerprint
 
 EMITTED, DUPLICATE, EXCLUDED = range(3)
 """Codes of the first reasons."""

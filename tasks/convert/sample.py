@@ -7,8 +7,8 @@ from collections.abc import Set
 from typing import Any, NamedTuple
 
 from tasks.convert.jpeg import JpegVerdict, check_jpeg
-from tasks.files import readable_text
-from tasks.raw_tar import SAMPLE_MEMBERS
+from tasks.io.files import readable_text
+from tasks.io.raw_tar import SAMPLE_MEMBERS
 
 INVALID = "invalid_sample"
 EMPTY_CAPTION = "empty_caption"

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
+from tasks.contracts.errors import TransientError
 from tasks.convert.models import ScanJob, ScanSummary
 from tasks.convert.sample import Verdict, judge, judge_members, split_hash
-from tasks.errors import TransientError
-from tasks.files import shown_text, write_bytes
-from tasks.raw_tar import SAMPLE_MEMBERS, Group, TarContents, read_ranges
+from tasks.io.files import shown_text, write_bytes
+from tasks.io.raw_tar import SAMPLE_MEMBERS, Group, TarContents, read_ranges
 
 _RANGE_COLUMNS = [f"{name}_{part}" for name in SAMPLE_MEMBERS for part in ("offset", "size")]
 

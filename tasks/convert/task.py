@@ -2,15 +2,15 @@
 
 from prefect import task
 
-from tasks.caching import ReceiptCache
+from tasks.contracts.errors import ShardError
 from tasks.convert.models import ScanJob, WriteJob
 from tasks.convert.scan import scan_shard
 from tasks.convert.uids import CopiesJob, find_copies
 from tasks.convert.write import write_tar
-from tasks.errors import ShardError
-from tasks.groups import Group, do_each
-from tasks.retries import RETRIES
-from tasks.words import fails_in_words
+from tasks.running.caching import ReceiptCache
+from tasks.running.groups import Group, do_each
+from tasks.running.outcomes import fails_in_words
+from tasks.running.retries import RETRIES
 
 
 @task(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from tasks.files import write_bytes
+from tasks.io.files import write_bytes
 
 Bools = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.uint64]

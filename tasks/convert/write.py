@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, BinaryIO
 
+from tasks.contracts.errors import PlanError, ShardError
 from tasks.convert.models import PlannedTar, WriteJob, WrittenTar
 from tasks.convert.output_tar import OutputTar
 from tasks.convert.plan_files import PlannedTars, plan_and_tar, read_samples
 from tasks.convert.sample import conversation_json, parse
 from tasks.convert.scan import sample_digest
-from tasks.errors import PlanError, ShardError
-from tasks.files import atomic_file
-from tasks.raw_tar import SAMPLE_MEMBERS, read_ranges
+from tasks.io.files import atomic_file
+from tasks.io.raw_tar import SAMPLE_MEMBERS, read_ranges
 
 _ROWS_AT_A_TIME = 1000
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from tasks.contracts.settings import CheckSettings
 from tasks.energon.index import IndexSummary, check_index, summary
 from tasks.energon.loader import LoaderSummary, check_loader
 from tasks.energon.manifest import SPLITS, read_manifest
 from tasks.energon.processor import ProcessorSummary, check_processor
 from tasks.energon.tars import check_tars
-from tasks.settings import CheckSettings
 
 
 class CheckSummary(BaseModel):

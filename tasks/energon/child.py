@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tasks
-from tasks.errors import DatasetError, TransientError
+from tasks.contracts.errors import DatasetError, TransientError
 
 QUOTED_LINES = 8
 WATCH_SECONDS = 0.5

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from tasks.contracts.errors import DatasetError
 from tasks.energon import meta
 from tasks.energon.child import run_child
 from tasks.energon.manifest import META, PREPARE, SPLITS, Manifest, read_manifest
 from tasks.energon.tars import check_tars, diagnose
-from tasks.errors import DatasetError
-from tasks.files import atomic_file, write_bytes
-from tasks.fingerprints import Fingerprint, Fingerprints, Verify
-from tasks.receipts import Receipt, note_timing, read_receipt
+from tasks.io.files import atomic_file, write_bytes
+from tasks.io.fingerprints import Fingerprint, Fingerprints, Verify
+from tasks.io.receipts import Receipt, note_timing, read_receipt
 
 STAGE_VERSION = 1
 RECEIPT = "index-receipt.json"

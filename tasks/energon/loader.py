@@ -11,14 +11,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from tasks.contracts.errors import DatasetError
+from tasks.contracts.settings import CheckSettings
 from tasks.energon import meta
 from tasks.energon.child import run_child
 from tasks.energon.index import MAX_WORKERS, check_index
 from tasks.energon.manifest import PREPARE, Manifest, Split, read_manifest
 from tasks.energon.tars import check_tars
-from tasks.errors import DatasetError
-from tasks.receipts import Receipt, note_timing, read_receipt
-from tasks.settings import CheckSettings
+from tasks.io.receipts import Receipt, note_timing, read_receipt
 
 STAGE_VERSION = 1
 NAMED_FAULTS = 5

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tasks.errors import DatasetError, GateError
+from tasks.contracts.errors import DatasetError, GateError
 
 Split = Literal["train", "val"]
 SPLITS: tuple[Split, ...] = ("train", "val")

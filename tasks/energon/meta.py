@@ -10,8 +10,8 @@ from pathlib import Path
 import yaml
 from braceexpand import braceexpand
 
+from tasks.contracts.errors import DatasetError
 from tasks.energon.manifest import META, SPLITS, Manifest, Split
-from tasks.errors import DatasetError
 
 INFO = ".info.json"
 SPLIT_FILE = "split.yaml"

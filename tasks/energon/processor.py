@@ -13,14 +13,14 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError, OfflineModeIsEnabled
 from pydantic import BaseModel, ConfigDict
 
+from tasks.contracts.errors import DatasetError, SettingsError
+from tasks.contracts.settings import CheckSettings
 from tasks.energon import meta
 from tasks.energon.child import run_child
 from tasks.energon.loader import NAMED_FAULTS, shards_of
 from tasks.energon.manifest import PREPARE, SPLITS, Manifest, Split, read_manifest
-from tasks.errors import DatasetError, SettingsError
-from tasks.files import sha256_of
-from tasks.receipts import Receipt, note_timing, read_receipt
-from tasks.settings import CheckSettings
+from tasks.io.files import sha256_of
+from tasks.io.receipts import Receipt, note_timing, read_receipt
 
 STAGE_VERSION = 1
 RECEIPT = "process-receipt.json"

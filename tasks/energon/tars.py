@@ -4,9 +4,9 @@ import itertools
 import tarfile
 from pathlib import Path
 
+from tasks.contracts.errors import DatasetError
 from tasks.energon.manifest import PREPARE, Manifest, OutputShard
-from tasks.errors import DatasetError
-from tasks.fingerprints import Fingerprints, Verify
+from tasks.io.fingerprints import Fingerprints, Verify
 
 
 def check_tars(dataset_dir: Path, manifest: Manifest, verify: Verify = "changed") -> None:

@@ -4,15 +4,15 @@ from pathlib import Path
 
 from prefect import task
 
+from tasks.contracts.settings import CheckSettings
 from tasks.energon.check import check_files
 from tasks.energon.index import IndexSummary, index_dataset
 from tasks.energon.loader import LoaderSummary, check_loader
 from tasks.energon.manifest import Split, read_manifest
 from tasks.energon.processor import ProcessorSummary, check_processor
-from tasks.progress import ProgressArtifact
-from tasks.retries import RETRIES
-from tasks.settings import CheckSettings
-from tasks.words import fails_in_words
+from tasks.running.outcomes import fails_in_words
+from tasks.running.progress import ProgressArtifact
+from tasks.running.retries import RETRIES
 
 
 @task(name="index-energon", task_run_name="index-energon", **RETRIES)

@@ -6,8 +6,8 @@ import subprocess
 import uuid
 from pathlib import Path
 
-from tasks.errors import DownloadError, SettingsError
-from tasks.locks import exclusive
+from tasks.contracts.errors import DownloadError, SettingsError
+from tasks.io.locks import exclusive
 
 SCRIPT = "download_upstream.py"
 REDIRECTING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import SettingsError
-from tasks.files import write_json
+from tasks.contracts.errors import SettingsError
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.checkout import verify_checkout
 from tasks.images.downloader_startup import VARIABLE
 from tasks.images.environment import DownloaderEnvironment, clean_environ
 from tasks.images.identity import DownloadInput, check_metadata_files
 from tasks.images.official import official_arguments, refuse_what_it_cannot_do
-from tasks.layout import DataRoot
-from tasks.settings import DownloadSettings
+from tasks.io.files import write_json
 
 RUNNER = Path(__file__).with_name("run_img2dataset.py")
 PASSED_ON = {

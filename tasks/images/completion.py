@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.settings import DownloadSettings
+from tasks.contracts.settings import DownloadSettings
 
 END_OF_TAR = bytes(1024)
 """A tar ends with two zero blocks; one that was cut does not."""

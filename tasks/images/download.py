@@ -8,8 +8,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.errors import DownloadError
-from tasks.files import canonical_json, write_bytes, write_json
+from tasks.contracts.errors import DownloadError
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.command import MARK, DownloadJob, mark
 from tasks.images.completion import (
     ExpectedShard,
@@ -25,10 +26,9 @@ from tasks.images.process import end_leftovers
 from tasks.images.retry import finish_swap, retry
 from tasks.images.supervise import Observer, fetch
 from tasks.images.totals import DownloadTotals, add_up
-from tasks.layout import DataRoot
-from tasks.one_writer import one_writer
-from tasks.receipts import Receipt, read_receipt
-from tasks.settings import DownloadSettings
+from tasks.io.files import canonical_json, write_bytes, write_json
+from tasks.io.folder_lock import one_writer
+from tasks.io.receipts import Receipt, read_receipt
 
 FOUND_DONE_SECONDS = 5.0
 """A run for another dataset of the root that finds its download finished is gone by then: no reason to fail."""

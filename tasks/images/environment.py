@@ -15,12 +15,12 @@ from pathlib import Path
 
 import uv
 
-from tasks.errors import DownloadError
-from tasks.files import write_json
+from tasks.contracts.errors import DownloadError
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.interpreters import find_python
-from tasks.layout import DataRoot
-from tasks.locks import exclusive
-from tasks.settings import DownloadSettings
+from tasks.io.files import write_json
+from tasks.io.locks import exclusive
 
 LOCK = Path(__file__).with_name("downloader-current.txt")
 OFFICIAL_LOCK = Path(__file__).with_name("downloader-official.txt")

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.errors import DownloadError
-from tasks.fingerprints import Fingerprint, Fingerprints
+from tasks.contracts.errors import DownloadError
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.completion import first
-from tasks.layout import DataRoot
-from tasks.receipts import Receipt, read_receipt
-from tasks.settings import DownloadSettings
+from tasks.io.fingerprints import Fingerprint, Fingerprints
+from tasks.io.receipts import Receipt, read_receipt
 
 STAGE_VERSION = 1
 CHANGES_OUTPUT = {

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.errors import SettingsError
+from tasks.contracts.errors import SettingsError
 
 ASK = "import sys; print('%d.%d' % sys.version_info[:2])"
 

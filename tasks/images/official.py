@@ -1,7 +1,7 @@
 """What the official downloader is told: the command line of DataComp's download_upstream.py."""
 
-from tasks.errors import SettingsError
-from tasks.settings import DownloadSettings
+from tasks.contracts.errors import SettingsError
+from tasks.contracts.settings import DownloadSettings
 
 FIXED = {"number_sample_per_shard": 10_000, "timeout": 10, "oom_shard_count": 8, "encode_quality": 95}
 """What the script, or img2dataset where the script says nothing, hard-codes."""

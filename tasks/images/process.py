@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tasks.errors import DownloadError
+from tasks.contracts.errors import DownloadError
 
 GRACE_SECONDS = 5.0
 

@@ -6,16 +6,16 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tasks.errors import DownloadError
-from tasks.files import fsync_folder, write_json
+from tasks.contracts.errors import DownloadError
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.command import DownloadJob
 from tasks.images.completion import ExpectedShard, ShardState, expected_shards, shard_state, shard_states, stats_path
 from tasks.images.environment import DownloaderEnvironment
 from tasks.images.failures import mostly_transient
 from tasks.images.identity import DownloadInput
 from tasks.images.supervise import Observer, fetch
-from tasks.layout import DataRoot
-from tasks.settings import DownloadSettings
+from tasks.io.files import fsync_folder, write_json
 
 ENDINGS = (".tar", ".parquet", "_stats.json")
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.errors import DownloadError
+from tasks.contracts.errors import DownloadError
 from tasks.images.command import MARK, DownloadJob, command_environ, downloader_command, mark
 from tasks.images.completion import ExpectedShard, ShardState, first, remove_invalid_stats, shard_states
 from tasks.images.process import end_leftovers, log_since, processes_at_work, run_once
 from tasks.images.progress import Progress
 from tasks.images.trouble import Trouble, check_failures, check_space, refuse_full_disk
 from tasks.images.watchdog import StalledError, Watchdog
-from tasks.receipts import note_timing
+from tasks.io.receipts import note_timing
 
 LOG = "img2dataset.log"
 POLL_SECONDS = 5.0

@@ -15,6 +15,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.exceptions import PrefectException
 
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.checkout import check_out
 from tasks.images.download import DownloadSummary, download_shards, shards_left
 from tasks.images.environment import DownloaderEnvironment, environment_folder, environment_for
@@ -23,12 +25,10 @@ from tasks.images.official import refuse_what_it_cannot_do
 from tasks.images.progress import Progress
 from tasks.images.supervise import Observer
 from tasks.images.view import expected_attempts, failures_in_words, in_words, percentage, progress_line, shard_rows
-from tasks.layout import DataRoot
-from tasks.pace import Pace
-from tasks.progress import show_on_screen
-from tasks.retries import RETRIES
-from tasks.settings import DownloadSettings
-from tasks.words import fails_in_words, run_task
+from tasks.running.outcomes import fails_in_words, run_task
+from tasks.running.pace import Pace
+from tasks.running.progress import show_on_screen
+from tasks.running.retries import RETRIES
 
 TELL_EVERY_SECONDS = 30.0
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.failure_reasons import by_kind
 from tasks.images.completion import ShardStats
+from tasks.io.failure_reasons import by_kind
 
 
 class DownloadTotals(BaseModel):

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.errors import DownloadError
+from tasks.contracts.errors import DownloadError
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.completion import ShardStats
 from tasks.images.failures import NAME_RESOLUTION, OF_THE_NETWORK, count_matching
 from tasks.images.totals import DownloadTotals, add_up
-from tasks.settings import DownloadSettings
 
 NO_SPACE = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
 AGAIN = "The shards that are done stay; those with many such failures can be fetched again with --retry-failed true."

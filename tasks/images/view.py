@@ -1,11 +1,11 @@
 """How far a download is, in words and rows for people."""
 
-from tasks.failure_reasons import by_kind
 from tasks.images.completion import ExpectedShard, ShardStats
 from tasks.images.failures import opted_out
 from tasks.images.progress import Progress
 from tasks.images.totals import DownloadTotals
-from tasks.pace import duration
+from tasks.io.failure_reasons import by_kind
+from tasks.running.pace import duration
 
 MOST_ROWS = 1_000
 """Of more shards than this, the table shows those that began, the latest last, up to as many."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tasks.files import write_json
+from tasks.io.files import write_json
 from tasks.megatron.job_id import Notes, said
 
 MARK = "launching.json"

@@ -4,8 +4,9 @@ import os
 import shutil
 from pathlib import Path
 
-from tasks.errors import SettingsError
-from tasks.layout import DataRoot
+from tasks.contracts.errors import SettingsError
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.plain_text import plain_path
 from tasks.megatron.places import (
     TRACKER,
     Mount,
@@ -19,7 +20,6 @@ from tasks.megatron.places import (
 from tasks.megatron.render import CONVERT, RUN_CONVERSION, RUN_RECIPE, TRAIN
 from tasks.megatron.settings import CheckpointSettings, GpuJobSettings, TrainingSettings
 from tasks.megatron.topology import faults_of_batches, faults_of_topology, import_topology, training_topology
-from tasks.plain_text import plain_path
 
 _FOLDERS = frozenset({"HF_HOME", "HF_HUB_CACHE", "NEMO_HOME"})
 """Variables that name folders, of which the job has use only if it sees them."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tasks.errors import PipelineError, TransientError
+from tasks.contracts.errors import PipelineError, TransientError
 from tasks.megatron import slurm
 from tasks.megatron.environment import allocation_environment
 from tasks.megatron.logs import logs_of, tail

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tasks.files import write_json
+from tasks.io.files import write_json
 from tasks.megatron.logs import Iteration, TrainingLog, read_training_log
 from tasks.megatron.settings import TrainingSettings
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tasks.errors import PipelineError
+from tasks.contracts.errors import PipelineError
+from tasks.io.receipts import Receipt, read_receipt
 from tasks.megatron.settings import CheckpointSettings
 from tasks.megatron.verify import check_imported
-from tasks.receipts import Receipt, read_receipt
 
 STAGE_VERSION = 1
 RECEIPT = "receipt.json"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tasks.errors import PipelineError, SettingsError
-from tasks.files import digest, write_json
+from tasks.contracts.errors import PipelineError, SettingsError
+from tasks.io.files import digest, write_json
 from tasks.megatron import slurm
 from tasks.megatron.attempt import Attempt, begin, finish, outcome, unfinished
 from tasks.megatron.environment import launcher_environment

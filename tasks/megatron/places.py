@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.layout import DataRoot
+from tasks.contracts.layout import DataRoot
 from tasks.megatron.settings import CHECKPOINT_NAME, CheckpointSettings, GpuJobSettings, TrainingSettings
 
 BRIDGE = Path("/opt/Megatron-Bridge")

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.plain_text import (
+from tasks.contracts.plain_text import (
     HubName,
     Image,
     MountText,
@@ -16,7 +16,7 @@ from tasks.plain_text import (
     VariableName,
     Word,
 )
-from tasks.settings import Count, Positive, Settings
+from tasks.contracts.settings import Count, Positive, Settings
 
 CHECKPOINT_NAME = "qwen3.6-35b-a3b-megatron"
 QWEN_MODEL = "Qwen/Qwen3.6-35B-A3B"

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.errors import PipelineError, TransientError
+from tasks.contracts.errors import PipelineError, TransientError
 
 LOST = "LOST"
 """Our own word for a job that no part of Slurm remembers."""

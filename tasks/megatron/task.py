@@ -9,9 +9,9 @@ from tasks.megatron.launch import dry_run, launch
 from tasks.megatron.logs import step_in
 from tasks.megatron.render import Submission
 from tasks.megatron.slurm import Job
-from tasks.progress import ProgressArtifact
-from tasks.retries import RETRIES
-from tasks.words import fails_in_words
+from tasks.running.outcomes import fails_in_words
+from tasks.running.progress import ProgressArtifact
+from tasks.running.retries import RETRIES
 
 
 @task(name="dry-run", task_run_name="dry-run-{submission.kind}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from tasks.errors import PipelineError
+from tasks.contracts.errors import PipelineError
 from tasks.megatron.checks import gpus_of
 from tasks.megatron.places import (
     FIRST_ITERATION,

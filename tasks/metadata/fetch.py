@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.errors import MetadataError, TransientError
-from tasks.files import fsync_folder
-from tasks.fingerprints import Fingerprint
+from tasks.contracts.errors import MetadataError, TransientError
+from tasks.io.files import fsync_folder
+from tasks.io.fingerprints import Fingerprint
 from tasks.metadata.hub import HubBusyError, Source, download, endpoint
 from tasks.metadata.slices import Slice, SliceFile
 from tasks.metadata.verify import byte_problems, compare, fingerprints_in, listed, verify_file

@@ -23,7 +23,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import build_hf_headers, get_session
 
-from tasks.errors import MetadataError, SettingsError, TransientError
+from tasks.contracts.errors import MetadataError, SettingsError, TransientError
 from tasks.metadata.verify import describe_bytes
 
 BUSY = frozenset({408, 429, 500, 502, 503, 504})

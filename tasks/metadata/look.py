@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
-from tasks.errors import MetadataError
+from tasks.contracts.errors import MetadataError
+from tasks.contracts.settings import Finding
+from tasks.io.receipts import Receipt, read_receipt
 from tasks.metadata.hosts import kind_of_host
-from tasks.receipts import Receipt, read_receipt
-from tasks.settings import Finding
 
 STAGE_VERSION = 1
 LOOK_NAME = "metadata-look.json"

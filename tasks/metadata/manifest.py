@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tasks.errors import MetadataError
-from tasks.files import write_json
-from tasks.fingerprints import Verify
+from tasks.contracts.errors import MetadataError
+from tasks.io.files import write_json
+from tasks.io.fingerprints import Verify
 from tasks.metadata.slices import Slice, SliceFile
 from tasks.metadata.verify import Column, fingerprints_in, refuse_strays, verify_file
 

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import yaml
 from pydantic import ValidationError
 
-from tasks.errors import MetadataError, SettingsError, TransientError
-from tasks.files import write_bytes
-from tasks.fingerprints import Fingerprints
+from tasks.contracts.errors import MetadataError, SettingsError, TransientError
+from tasks.io.files import write_bytes
+from tasks.io.fingerprints import Fingerprints
 from tasks.metadata.fetch import download_patiently, publish
 from tasks.metadata.hub import Announced, Source, announced
 from tasks.metadata.slices import Slice, SliceFile, sentences

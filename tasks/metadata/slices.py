@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import Field, ValidationError, field_validator
 
-from tasks.errors import SettingsError
-from tasks.files import digest
-from tasks.settings import ConvertSettings, DownloadSettings, GateSettings, Settings
+from tasks.contracts.errors import SettingsError
+from tasks.contracts.settings import ConvertSettings, DownloadSettings, GateSettings, Settings
+from tasks.io.files import digest
 
 _SHIPPED = resources.files("tasks.metadata") / "slices"
 

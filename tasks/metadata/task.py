@@ -5,17 +5,17 @@ from pathlib import Path
 from prefect import get_run_logger, task
 from prefect.artifacts import create_table_artifact
 
-from tasks.caching import ReceiptCache
-from tasks.fingerprints import Verify
+from tasks.contracts.settings import DownloadSettings, Finding
+from tasks.io.fingerprints import Verify
 from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_file
 from tasks.metadata.hub import Source
 from tasks.metadata.look import REFUSED, MetadataLook, look_once, refuse_findings
 from tasks.metadata.manifest import ManifestSummary, verify_metadata, write_manifest
 from tasks.metadata.pin import pin_file
 from tasks.metadata.slices import Slice, SliceFile
-from tasks.retries import RETRIES
-from tasks.settings import DownloadSettings, Finding
-from tasks.words import fails_in_words
+from tasks.running.caching import ReceiptCache
+from tasks.running.outcomes import fails_in_words
+from tasks.running.retries import RETRIES
 
 
 @task(

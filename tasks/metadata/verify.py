@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
-from tasks.errors import MetadataError
-from tasks.fingerprints import Fingerprints, Verify
+from tasks.contracts.errors import MetadataError
+from tasks.io.fingerprints import Fingerprints, Verify
 from tasks.metadata.slices import SliceFile
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks.errors import DatasetError
+from tasks.contracts.errors import DatasetError
 from tasks.report.places import Places, read_json
 
 MEMBERS = ("jpg", "json", "txt")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.failure_reasons import by_kind
+from tasks.io.failure_reasons import by_kind
 from tasks.report.places import Places, read_json
 from tasks.report.plots import ShardStats
 from tasks.report.text import readable

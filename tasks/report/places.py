@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import DatasetError
-from tasks.layout import DataRoot, default_audit_dir
+from tasks.contracts.errors import DatasetError
+from tasks.contracts.layout import DataRoot, default_audit_dir
 
 MANIFEST = "manifest.json"
 _PREPARE = ".prepare"

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.fingerprints import Fingerprints
-from tasks.raw_tar import Group, list_raw_tars, read_tar
+from tasks.io.fingerprints import Fingerprints
+from tasks.io.raw_tar import Group, list_raw_tars, read_tar
+from tasks.io.shard_index import index_path, read_index_table
 from tasks.report.catalogue import MEMBERS, RANGES, Catalogue, as_text
 from tasks.report.raw_tables import raw_columns
-from tasks.shard_index import index_path, read_index_table
 
 _SCHEMA = pa.schema([("key", pa.string()), *[(name, pa.int64()) for name in RANGES]])
 

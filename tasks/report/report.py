@@ -7,7 +7,8 @@ import numpy as np
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict
 
-from tasks.files import write_bytes
+from tasks.contracts.settings import ReportSettings
+from tasks.io.files import write_bytes
 from tasks.report.cards import Card, Looks, Watch, cards, choose, choose_by_split, choose_rejects, look_at
 from tasks.report.catalogue import Catalogue, read_catalogue
 from tasks.report.facts import Facts, gather_facts, median, share
@@ -17,7 +18,6 @@ from tasks.report.places import Places, read_json
 from tasks.report.plots import ShardStats, failures_over_shards, histogram, image_sizes, success_over_shards
 from tasks.report.provenance import output_tars, provenance, timings
 from tasks.report.text import file_size
-from tasks.settings import ReportSettings
 
 _EXAMPLES = 6
 _KINDS_PLOTTED = 7

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from prefect import task
 
-from tasks.layout import DataRoot
-from tasks.progress import with_progress
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import ReportSettings
 from tasks.report.pictures import Sample
 from tasks.report.places import places_in_root
 from tasks.report.report import ReportSummary, write_report
 from tasks.report.training import write_training_report
-from tasks.retries import RETRIES
-from tasks.settings import ReportSettings
-from tasks.words import fails_in_words
+from tasks.running.outcomes import fails_in_words
+from tasks.running.progress import with_progress
+from tasks.running.retries import RETRIES
 
 
 @task(name="write-report", task_run_name="report-{dataset_name}", **RETRIES)

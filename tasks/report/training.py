@@ -5,8 +5,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tasks.errors import DatasetError
-from tasks.files import write_bytes
+from tasks.contracts.errors import DatasetError
+from tasks.io.files import write_bytes
 from tasks.report.page import self_contained
 from tasks.report.places import read_json
 from tasks.report.plots import Curve, lines

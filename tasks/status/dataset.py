@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tasks.failure_note import read_failure
-from tasks.layout import DataRoot
+from tasks.contracts.layout import DataRoot
+from tasks.io.failure_note import read_failure
 from tasks.status.folders import File, files_in
 from tasks.status.models import Stage, counted
 from tasks.status.records import IndexReceipt, LoadReceipt, Manifest, OutputShard, PlanHead, read

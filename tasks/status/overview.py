@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.errors import SettingsError
-from tasks.layout import DataRoot
-from tasks.one_writer import holder_of
+from tasks.contracts.errors import SettingsError
+from tasks.contracts.layout import DataRoot
+from tasks.io.folder_lock import holder_of
 from tasks.status import dataset, raw
 from tasks.status.dataset import DatasetFiles
 from tasks.status.folders import files_in

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.failure_note import read_failure
-from tasks.layout import DataRoot
+from tasks.contracts.layout import DataRoot
+from tasks.io.failure_note import read_failure
 from tasks.status.folders import File, files_in
 from tasks.status.models import Stage, State, counted
 from tasks.status.records import AuditReceipt, DownloadIdentity, Finding, MetadataManifest, Totals, read

@@ -10,9 +10,9 @@ from typing import Any
 import uvicorn
 from pydantic import Field
 
-from flows.command_line import FAILED, CommandLine, read_arguments, say
-from flows.server import free_port
-from tasks.layout import DataRoot, absolute
+from cli.command_line import FAILED, CommandLine, read_arguments, say
+from cli.server import free_port
+from tasks.contracts.layout import DataRoot, absolute
 from tasks.report.catalogue import read_catalogue
 from tasks.report.places import places_in_root
 from tasks.report.viewer import viewer

@@ -7,9 +7,9 @@ import yaml
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 
+from demo.hub import busy
 from flows.audit import audit_download
 from flows.metadata import download_metadata
-from tasks.demo.hub import busy
 from tests.golden import copy_shards
 from tests.tasks.metadata import conftest as metadata
 from tests.tasks.metadata.samples import make_slice

@@ -14,7 +14,7 @@ def address(data, chromium, tmp_path_factory):
     log = tmp_path_factory.mktemp("browse") / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.browse", "--dataset", str(data.dataset("energon")), "--port", "0"],
+            [sys.executable, "-m", "cli", "browse", "--dataset", str(data.dataset("energon")), "--port", "0"],
             stdout=output,
             stderr=output,
         )

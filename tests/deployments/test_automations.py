@@ -16,7 +16,7 @@ from prefect.states import Running
 
 from deployments.automations.load import automations, load
 from flows.check import check_dataset
-from tasks.errors import SettingsError
+from tasks.contracts.errors import SettingsError
 
 NAMES = ["datacomp run completed", "datacomp run failed", "datacomp run stalled"]
 

@@ -15,12 +15,10 @@ from prefect.client.schemas.filters import DeploymentFilter, WorkPoolFilter
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from cli.server import free_port
 from deployments.deploy import deploy
-from flows.server import free_port
-from tasks.errors import PipelineError
+from tasks.contracts.errors import PipelineError
 from tests.conftest import ROOT
-
-MODULE = "deployments.deploy"
 
 
 def declared(pool: str) -> set[str]:
@@ -57,7 +55,7 @@ def without_pools(prefect_server: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("pool", ["local", "slurm"])
 def test_each_flow_is_deployed_once_with_what_prefect_yaml_declares(program: Callable[..., Any], pool: str) -> None:
-    done = program(MODULE, "--pool", pool)
+    done = program("cli", "deploy", "--pool", pool)
     assert done.status == 0, done.stderr
     found = deployed(pool)
     assert sorted(deployment.entrypoint for deployment in found) == sorted(declared(pool))
@@ -69,7 +67,7 @@ def test_each_flow_is_deployed_once_with_what_prefect_yaml_declares(program: Cal
 
 
 def test_a_second_time_updates_and_keeps_what_the_site_has_set(program: Callable[..., Any]) -> None:
-    assert program(MODULE, "--pool", "local").status == 0
+    assert program("cli", "deploy", "--pool", "local").status == 0
     with get_client(sync_client=True) as client:
         mine = client.read_deployment_by_name("pin-slice/local")
         cron = DeploymentScheduleCreate(schedule=CronSchedule(cron="0 3 * * *"), active=True)
@@ -87,7 +85,7 @@ def test_a_second_time_updates_and_keeps_what_the_site_has_set(program: Callable
             ),
         )
         client.request("PATCH", "/work_pools/{name}", path_params={"name": "local"}, json={"concurrency_limit": 5})
-    done = program(MODULE, "--pool", "local")
+    done = program("cli", "deploy", "--pool", "local")
     assert (
         done.status == 0 and "exists, and stays as it is" in done.stdout and "pin-slice/local: updated" in done.stdout
     )
@@ -104,9 +102,9 @@ def test_a_cluster_profile_gives_the_slurm_pools_defaults(program: Callable[...,
     site = tmp_path / "site.yaml"
     for partition in ("gpu", "long"):
         site.write_text(f"name: site\nslurm: {{partition: {partition}}}\n")
-        done = program(MODULE, "--pool", "slurm", "--cluster", site)
+        done = program("cli", "deploy", "--pool", "slurm", "--cluster", site)
         assert done.status == 0, done.stderr
-        assert program(MODULE, "--pool", "slurm").status == 0  # without a profile, the pool keeps its own
+        assert program("cli", "deploy", "--pool", "slurm").status == 0  # without a profile, the pool keeps its own
         with get_client(sync_client=True) as client:
             template = client.read_work_pool("slurm").base_job_template
         assert template["variables"]["properties"]["partition"]["default"] == partition
@@ -181,7 +179,7 @@ def test_a_server_that_is_down_and_then_busy_is_waited_for(prefect_server: str) 
 
 def test_a_server_that_stays_down_ends_in_a_sentence(program: Callable[..., Any]) -> None:
     url = f"http://127.0.0.1:{free_port()}/api"
-    done = program(MODULE, "--pool", "local", "--patience-seconds", "1", PREFECT_API_URL=url)
+    done = program("cli", "deploy", "--pool", "local", "--patience-seconds", "1", PREFECT_API_URL=url)
     assert done.status == 1 and "Traceback" not in done.stdout + done.stderr
     assert url in done.stderr and "start it, or correct PREFECT_API_URL" in done.stderr
 
@@ -198,7 +196,7 @@ def test_a_server_that_stays_down_ends_in_a_sentence(program: Callable[..., Any]
 def test_what_cannot_be_deployed_is_refused_in_words(
     program: Callable[..., Any], arguments: list[str], environment: dict[str, str], code: int, words: str
 ) -> None:
-    done = program(MODULE, *arguments, **environment)
+    done = program("cli", "deploy", *arguments, **environment)
     assert done.status == code and words in done.stderr and "Traceback" not in done.stderr
 
 

@@ -11,14 +11,14 @@ from distributed import Client, LocalCluster
 from prefect.settings import PREFECT_API_KEY, PREFECT_API_URL, temporary_settings
 
 from deployments.dask import task_runner, worker_count
-from deployments.profiles import ClusterProfile, LocalDask, SlurmDask, lifetime_seconds, load_profile
 from deployments.slurm.script import ENVIRONMENT_FILE
-from deployments.slurm.variables import time_limit_seconds
 from deployments.workers.local import local_cluster
 from deployments.workers.node import job_memory, memory_limit, worker_arguments
 from deployments.workers.slurm import Site
 from deployments.workers.srun import allocation, step_environment
-from tasks.errors import SettingsError
+from tasks.contracts.cluster_profile import ClusterProfile, LocalDask, SlurmDask, lifetime_seconds, load_profile
+from tasks.contracts.errors import SettingsError
+from tasks.contracts.job_variables import time_limit_seconds
 from tests.conftest import ROOT
 
 

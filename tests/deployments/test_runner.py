@@ -6,7 +6,7 @@ import pytest
 from prefect import flow, task
 
 from deployments.runner import ClusterRunner
-from tasks.fanout import run_each
+from tasks.running.fanout import run_each
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from benchmarks.folders import emptied
-from flows.browse import BrowseCommandLine, serve
-from flows.command_line import read_arguments, say
+from cli import main
+from cli.browse import BrowseCommandLine, serve
+from cli.command_line import read_arguments, say
+from cli.program import read_parameters
+from cli.server import prefect_api
+from cli.ui import UiCommandLine
 from flows.convert import convert_dataset
 from flows.images import download_images
-from flows.program import read_parameters
-from flows.server import prefect_api
-from flows.ui import UiCommandLine
-from tasks.errors import PipelineError, SettingsError
-from tasks.layout import absolute
+from tasks.contracts.errors import PipelineError, SettingsError
+from tasks.contracts.layout import absolute
 from tests.conftest import ROOT
 from tests.golden import copy_shards
 
@@ -63,8 +64,8 @@ def test_a_terminal_obeys_nothing_in_a_message(capsys):
 
 
 def test_every_program_tells_its_name_as_it_is_started():
-    done = subprocess.run([sys.executable, "-m", "flows.status", "--help"], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.startswith("usage: python -m flows.status [-h]")
+    done = subprocess.run([sys.executable, "-m", "cli", "status", "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.startswith("usage: datacomp-energon status [-h]")
 
 
 def test_a_port_that_is_none_is_refused(capsys):
@@ -120,3 +121,46 @@ def test_a_benchmark_empties_no_folder_that_is_not_its_own(tmp_path, capsys):
     (tmp_path / "new" / "work").touch()
     emptied(tmp_path / "new")
     assert [path.name for path in (tmp_path / "new").iterdir()] == [".benchmark"]
+
+
+def test_help_of_the_console_command_lists_every_subcommand_and_imports_nothing_heavy():
+    code = """
+import sys
+import cli.main
+sys.argv = ["datacomp-energon", "--help"]
+try:
+    cli.main.main()
+except SystemExit as ended:
+    assert ended.code == 0
+print({"prefect", "pydantic", "dask", "pyarrow", "torch"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert all(f"\n  {name} " in done.stdout for name in main.COMMANDS)
+    assert done.stdout.endswith("\nset()\n")
+
+
+def test_every_flow_has_a_subcommand_named_as_its_module():
+    modules = {path.stem for path in (ROOT / "flows").glob("*.py") if "@flow(" in path.read_text(encoding="utf-8")}
+    assert set(main.FLOWS) == modules
+    assert all(command.target.startswith(f"flows.{name}:") for name, command in main.FLOWS.items())
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [
+        ("flows.status", "status"),
+        ("flows.ui", "ui"),
+        ("flows.browse", "browse"),
+        ("deployments.slurm", "pool"),
+        ("deployments.automations.load", "automations"),
+    ],
+)
+def test_old_program_names_the_new_command(module, command):
+    done = subprocess.run([sys.executable, "-m", module], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"`datacomp-energon {command}`" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_unknown_subcommand_is_named():
+    done = subprocess.run([sys.executable, "-m", "cli", "statsu"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: unknown command statsu\n")

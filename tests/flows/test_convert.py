@@ -14,8 +14,8 @@ from prefect.client.schemas.sorting import ArtifactSort
 
 from flows.audit import audit_download
 from flows.convert import convert_dataset
-from tasks.errors import GateError
-from tasks.settings import ConvertSettings, GateSettings
+from tasks.contracts.errors import GateError
+from tasks.contracts.settings import ConvertSettings, GateSettings
 from tasks.status.overview import look
 from tests.golden import EXPECTED, copy_shards, settings_of
 from tests.tasks.raw_shards import sample, write_shard

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
+from cli.program import read_parameters
 from flows.checkpoint import import_checkpoint
-from flows.program import read_parameters
 from flows.training import train_model
 from tasks.megatron.settings import TrainingSettings
 

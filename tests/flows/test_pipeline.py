@@ -11,11 +11,11 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Completed, Failed
 
-from flows import stages
 from flows.checkpoint import import_checkpoint
 from flows.pipeline import prepare_and_train
 from flows.prepare import prepare_datacomp
 from flows.training import train_model
+from tasks.running import stages
 from tests.tasks.megatron.jobs import checkpoint_settings, training_settings
 
 STAGES = {"prepare-datacomp": prepare_datacomp, "import-checkpoint": import_checkpoint, "train-model": train_model}

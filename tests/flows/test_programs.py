@@ -9,7 +9,8 @@ import pytest
 
 import flows
 
-MODULES = ["quickstart", "prepare", "metadata", "images", "audit", "convert", "check", "report", "pin", "status"]
+MODULES = ["quickstart", "prepare", "metadata", "images", "audit", "convert", "check", "report", "pin"]
+PROGRAMS = [[f"flows.{name}"] for name in MODULES] + [["cli", name] for name in ("convert", "status")]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -23,14 +24,14 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_help_tells_every_parameter(module):
-    done = run(f"flows.{module}", "--help")
+@pytest.mark.parametrize("program", PROGRAMS, ids=" ".join)
+def test_help_lists_every_parameter(program):
+    done = run(*program, "--help")
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert "--root" in done.stdout or "-dir" in done.stdout
     assert "--json" in done.stdout
-    assert module == "status" or "--quiet" in done.stdout
+    assert "status" in program or "--quiet" in done.stdout
 
 
 @pytest.mark.parametrize(

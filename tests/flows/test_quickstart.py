@@ -85,8 +85,8 @@ def test_killed_after_the_download_it_gives_the_bytes_of_an_undisturbed_run(prep
     root, _, _ = prepared
     dataset = root / "energon"
     manifest = json.loads((dataset / "manifest.json").read_bytes())
+    from tasks.contracts.settings import ConvertSettings
     from tasks.metadata.slices import load_slice
-    from tasks.settings import ConvertSettings
 
     settings = load_slice(str(root / "quickstart-slice.yaml")).convert_settings(ConvertSettings())
     assert convert(root / "raw" / "shards", tmp_path / "again", settings) == manifest

@@ -2,7 +2,7 @@
 
 import json
 
-from tasks.demo.hub import serve_hub
+from demo.hub import serve_hub
 from tasks.metadata.slices import load_slice
 from tests.tasks.metadata.samples import NAMES, REPO, REVISION, write
 from tests.tasks.report.dataset import prepared_root

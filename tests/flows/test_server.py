@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 
-from flows import server
+from cli import server
 
 
 def test_a_server_that_is_lost_is_started_again_and_one_that_cannot_start_is_not(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from flows.metadata import download_metadata
 from flows.report import report_dataset
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
-from tasks.one_writer import NOTE, one_writer
+from tasks.io.folder_lock import NOTE, one_writer
 from tests.golden import EXPECTED, copy_shards, settings_of
 
 CASE = EXPECTED["golden"]["small_tars"]

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
 from tasks.audit.stats import contradictions, parse_stats
+from tasks.contracts.errors import MetadataError, ShardError
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert.jpeg import check_jpeg
 from tasks.convert.sample import judge
-from tasks.errors import MetadataError, ShardError
-from tasks.fingerprints import Fingerprints
 from tasks.images.completion import StatsError, read_stats
+from tasks.io.fingerprints import Fingerprints
+from tasks.io.raw_tar import read_tar
+from tasks.io.shard_index import ShardIndexes, read_index, write_index
 from tasks.metadata.look import look_at
 from tasks.metadata.slices import SliceFile
 from tasks.metadata.verify import verify_file
-from tasks.raw_tar import read_tar
-from tasks.settings import ConvertSettings
-from tasks.shard_index import ShardIndexes, read_index, write_index
 from tests.fuzz.mutations import corpus, keeping, near
 from tests.tasks.convert.serial import convert
 

@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tasks.settings import ConvertSettings
+from tasks.contracts.settings import ConvertSettings
 
 FOLDER = Path(__file__).parent
 EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))

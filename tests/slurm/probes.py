@@ -6,9 +6,9 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.stages import Stages, cancel_children
-from tasks.errors import GateError
-from tasks.words import fails_in_words
+from tasks.contracts.errors import GateError
+from tasks.running.outcomes import fails_in_words
+from tasks.running.stages import Stages, cancel_children
 
 
 @flow

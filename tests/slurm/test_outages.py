@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from deployments.slurm.commands import Slurm, kept_environment
+from tasks.slurm.client import Slurm, kept_environment
 from tests.slurm.pool import Pool
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.slurm.jobs import JobReport, parse_sacct, parse_scontrol, parse_squeue, seconds
+from tasks.slurm.reports import JobReport, parse_sacct, parse_scontrol, parse_squeue, seconds
 
 SAMPLES = Path(__file__).parent / "samples"
 

@@ -39,8 +39,8 @@ def site(prefect_server: str, slurm: SlurmCluster, tmp_path_factory: pytest.Temp
     env = {"PYTHONPATH": str(ROOT)} | {name: value for name, value in os.environ.items() if name.startswith(NETWORK)}
     variables = {"partition": "cpu", "log_dir": str(folder / "jobs"), "env": env}
     profile.write_text(yaml.safe_dump({"name": "site", "slurm": variables}))
-    assert "Created" in command(prefect_server, "deployments.slurm", "pool", "--cluster", str(profile))
-    assert "Updated" in command(prefect_server, "deployments.slurm", "pool", "--cluster", str(profile))
+    assert "Created" in command(prefect_server, "cli", "pool", "--cluster", str(profile))
+    assert "Updated" in command(prefect_server, "cli", "pool", "--cluster", str(profile))
     command(prefect_server, "prefect", "work-pool", "create", "local", "--type", "process", "--overwrite")
     command(prefect_server, "prefect", "--no-prompt", "deploy", "--all")
     pool = Pool("slurm", prefect_server, slurm, folder)

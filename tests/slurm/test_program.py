@@ -1,15 +1,15 @@
-"""``python -m deployments.slurm``, the profile's defaults, and prefect.yaml."""
+"""``datacomp-energon render`` and ``pool``, the profile's defaults, and prefect.yaml."""
 
 from pathlib import Path
 
 import pytest
 import yaml
 
-from deployments.profiles import load_profile
-from deployments.slurm.__main__ import main
+from cli.pool import render_script
 from deployments.slurm.pid import JobPid
 from deployments.slurm.pool import job_template
-from deployments.slurm.variables import JobVariables
+from tasks.contracts.cluster_profile import load_profile
+from tasks.contracts.job_variables import JobVariables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,16 +24,8 @@ def profile(tmp_path: Path) -> str:
     return str(file)
 
 
-def status_of(arguments: list[str]) -> object:
-    """The exit status of the program."""
-    try:
-        return main(arguments)
-    except SystemExit as ended:
-        return ended.code
-
-
 def test_render_shows_the_profile_and_what_is_given(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["render", "--cluster", profile, "--gpus-per-node", "8", "--account", "audio"]) == 0
+    render_script(["--cluster", profile, "--gpus-per-node", "8", "--account", "audio"])
     script = capsys.readouterr().out
     for line in ("--partition=gpu", "--account=audio", "--time=1:30:00", "--gpus-per-node=8"):
         assert f"#SBATCH {line}\n" in script
@@ -51,7 +43,9 @@ def test_render_shows_the_profile_and_what_is_given(profile: str, capsys: pytest
     ],
 )
 def test_render_refuses_in_words(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert status_of(["render", *arguments]) == 2
+    with pytest.raises(SystemExit) as ended:
+        render_script(arguments)
+    assert ended.value.code == 2
     told = capsys.readouterr().err
     assert words in told and "Traceback" not in told
 

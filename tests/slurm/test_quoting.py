@@ -6,7 +6,7 @@ import pytest
 
 from deployments.slurm.configuration import job_of
 from deployments.slurm.script import render
-from deployments.slurm.variables import JobVariables
+from tasks.contracts.job_variables import JobVariables
 from tests.slurm.cluster import SlurmCluster
 
 TEXTS = [

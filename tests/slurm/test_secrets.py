@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_SSL_CERT_FILE, PREFECT_API_URL, temporary_settings
 
-from flows.server import free_port, prefect_api
+from cli.server import free_port, prefect_api
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.pool import Pool
 from tests.slurm.tls import certificate, in_front_of

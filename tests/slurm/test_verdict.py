@@ -2,10 +2,10 @@
 
 import pytest
 
-from deployments.slurm.jobs import JobReport, Receipt
-from deployments.slurm.reasons import explain, never_starts
-from deployments.slurm.variables import JobVariables
 from deployments.slurm.verdict import LOST, Fate, judge
+from tasks.contracts.job_variables import JobVariables
+from tasks.slurm.reasons import explain, never_starts
+from tasks.slurm.reports import JobReport, Receipt
 
 PLAIN = JobVariables()
 

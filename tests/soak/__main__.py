@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.server import free_port, prefect_api
+from cli.server import free_port, prefect_api
 from tests.conftest import ROOT
 from tests.faults.marks import Faults, processes_of
 from tests.soak import victims
@@ -150,8 +150,8 @@ def _victim(folder: Path, url: str, raw: Path | None) -> Victim:
 
 def _soak_quickstart(folder: Path, url: str, rng: random.Random, figures: Figures) -> None:
     """Kills during the download too: its shards differ from run to run, what is made of them must not."""
+    from tasks.contracts.settings import ConvertSettings
     from tasks.metadata.slices import load_slice
-    from tasks.settings import ConvertSettings
 
     victim = _victim(folder, url, raw=None)
     sweep(victim, victims.DOWNLOAD_STAGES, rng, figures)

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from prefect import flow
 
+from cli.program import run_program
 from flows.audit import audit_download
 from flows.check import check_dataset
 from flows.convert import convert_dataset
-from flows.program import run_program
+from tasks.contracts.settings import ConvertSettings
 from tasks.energon.check import CheckSummary
-from tasks.settings import ConvertSettings
 
 
 @flow(name="soak-pipeline")

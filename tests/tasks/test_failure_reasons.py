@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.failure_reasons import by_kind, kind_of
+from tasks.io.failure_reasons import by_kind, kind_of
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from prefect.context import SettingsContext, get_settings_context
 from prefect.settings import PREFECT_API_KEY, temporary_settings
 
-from tasks.fanout import SettingsOnce
+from tasks.running.fanout import SettingsOnce
 
 
 def test_settings_that_go_along_are_prefects_own_and_are_made_once():

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from tasks.files import (
+from tasks.io.files import (
     atomic_file,
     canonical_json,
     digest,

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from tasks import fingerprints as module
-from tasks.files import sha256_of
-from tasks.fingerprints import Fingerprints
+from tasks.io import fingerprints as module
+from tasks.io.files import sha256_of
+from tasks.io.fingerprints import Fingerprints
 from tests.tasks.raw_shards import files_under
 
 

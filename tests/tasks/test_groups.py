@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tasks import groups
-from tasks.errors import ShardError, TransientError
-from tasks.groups import Group, GroupError, TransientGroupError, do_each, group_size, in_groups
+from tasks.contracts.errors import ShardError, TransientError
+from tasks.running import groups
+from tasks.running.groups import Group, GroupError, TransientGroupError, do_each, group_size, in_groups
 
 
 @dataclass

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tasks import one_writer as module
-from tasks.errors import BusyError
-from tasks.one_writer import LOCK, NOTE, one_writer
+from tasks.contracts.errors import BusyError
+from tasks.io import folder_lock as module
+from tasks.io.folder_lock import LOCK, NOTE, one_writer
 from tests.conftest import ROOT
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from tasks.one_writer import one_writer
+from tasks.io.folder_lock import one_writer
 with one_writer(Path(sys.argv[1]), "conversion", run="olive-fox"):
     print("held", flush=True)
     time.sleep(600)

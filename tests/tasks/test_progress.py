@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tasks.pace import Pace, duration
-from tasks.progress import SCREEN, with_progress
+from tasks.running.pace import Pace, duration
+from tasks.running.progress import SCREEN, with_progress
 
 
 def test_progress_tells_rate_and_remaining_time():

@@ -6,9 +6,9 @@ import tarfile
 
 import pytest
 
-from tasks import raw_tar
-from tasks.errors import ShardError
-from tasks.raw_tar import list_raw_tars, read_tar
+from tasks.contracts.errors import ShardError
+from tasks.io import raw_tar
+from tasks.io.raw_tar import list_raw_tars, read_tar
 from tests.tasks.raw_shards import sample, tar_bytes, without_end
 
 BLOCK = tarfile.BLOCKSIZE

@@ -5,8 +5,8 @@ import json
 import pytest
 from pydantic import BaseModel
 
-from tasks.fingerprints import Fingerprints
-from tasks.receipts import Receipt, note_timing, read_receipt
+from tasks.io.fingerprints import Fingerprints
+from tasks.io.receipts import Receipt, note_timing, read_receipt
 
 
 class Numbers(BaseModel):

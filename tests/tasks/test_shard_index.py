@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import shard_index
-from tasks.fingerprints import Fingerprint
-from tasks.raw_tar import read_tar
-from tasks.shard_index import ShardIndexes, index_path, read_index, write_index
+from tasks.io import shard_index
+from tasks.io.fingerprints import Fingerprint
+from tasks.io.raw_tar import read_tar
+from tasks.io.shard_index import ShardIndexes, index_path, read_index, write_index
 from tests.tasks.raw_shards import files_under, sample, tar_bytes, write_shard
 
 

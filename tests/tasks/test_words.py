@@ -8,10 +8,10 @@ import pytest
 from prefect import flow, task
 from prefect.flow_engine import run_flow
 
-from tasks.errors import GateError, TransientError
-from tasks.retries import RETRIES
-from tasks.storage import in_words
-from tasks.words import fails_in_words, run_task
+from tasks.contracts.errors import GateError, TransientError
+from tasks.io.storage import in_words
+from tasks.running.outcomes import fails_in_words, run_task
+from tasks.running.retries import RETRIES
 
 AT_ONCE = RETRIES | {"retry_delay_seconds": 0}
 

@@ -14,11 +14,11 @@ from prefect.client.schemas.sorting import ArtifactSort
 
 from flows.checkpoint import import_checkpoint
 from flows.training import train_model
+from tasks.contracts.layout import DataRoot
 from tasks.energon.index import index_dataset
-from tasks.layout import DataRoot
+from tasks.io.folder_lock import one_writer
 from tasks.megatron import slurm as slurm_tools
 from tasks.megatron.launch import LAST_RECORD, LaunchRecord, read_record
-from tasks.one_writer import one_writer
 from tests.conftest import ROOT
 from tests.flows.test_ui import prefect
 from tests.slurm.gpu.stand_in import SHORT, behave, until

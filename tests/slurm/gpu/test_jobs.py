@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import PipelineError, SettingsError
-from tasks.layout import DataRoot
+from tasks.contracts.errors import PipelineError, SettingsError
+from tasks.contracts.layout import DataRoot
 from tasks.megatron import slurm as slurm_tools
 from tasks.megatron.follow import check_end, follow
 from tasks.megatron.launch import LAUNCHER_LOG, dry_run, is_launched, launch, read_record, settle

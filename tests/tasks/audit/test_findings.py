@@ -9,7 +9,7 @@ import pytest
 from tasks.audit.gate import shard_names
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
-from tasks.errors import ShardError
+from tasks.contracts.errors import ShardError
 from tests.golden import FOLDER, copy_shards
 from tests.tasks.raw_shards import files_under, sample, tar_bytes, without_end, write_shard, write_stats
 

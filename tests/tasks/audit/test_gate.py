@@ -5,8 +5,8 @@ import pytest
 from tasks.audit.gate import add_up, check_gate, shard_names
 from tasks.audit.models import AuditJob, Finding
 from tasks.audit.shard import audit_shard
-from tasks.errors import GateError
-from tasks.settings import GateSettings
+from tasks.contracts.errors import GateError
+from tasks.contracts.settings import GateSettings
 from tests.tasks.raw_shards import sample, write_shard, write_stats
 
 

@@ -8,9 +8,9 @@ import pytest
 from tasks.audit import shard as module
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
-from tasks.errors import TransientError
-from tasks.raw_tar import read_tar
-from tasks.shard_index import ShardIndexes
+from tasks.contracts.errors import TransientError
+from tasks.io.raw_tar import read_tar
+from tasks.io.shard_index import ShardIndexes
 from tests.tasks.raw_shards import files_under, sample, tar_bytes, write_shard, write_stats
 
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert.output_tar import OutputTar
-from tasks.files import remove_leftovers
-from tasks.settings import ConvertSettings
+from tasks.io.files import remove_leftovers
 from tests.tasks.convert.serial import convert
 
 SETTINGS = ConvertSettings(max_samples_per_tar=3, validation_fraction=0.3)

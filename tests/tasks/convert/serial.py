@@ -4,12 +4,12 @@ import random
 from pathlib import Path
 from typing import Any
 
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert.conversion import Conversion
 from tasks.convert.models import Plan, ScanJob
 from tasks.convert.scan import scan_shard
 from tasks.convert.write import write_tar
-from tasks.fingerprints import Verify
-from tasks.settings import ConvertSettings
+from tasks.io.fingerprints import Verify
 
 
 def convert(

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import MOST_FINDINGS, audit_shard
+from tasks.contracts.errors import PlanError
+from tasks.contracts.settings import CheckSettings, ConvertSettings
 from tasks.convert.conversion import Conversion
 from tasks.convert.output_tar import member_header
 from tasks.convert.sample import UnusableSampleError, conversation_json, judge, parse
 from tasks.energon.index import index_dataset
 from tasks.energon.loader import check_loader
-from tasks.errors import PlanError
-from tasks.settings import CheckSettings, ConvertSettings
 from tests.conftest import ROOT
 from tests.tasks.convert.defects import DEFECTS
 from tests.tasks.convert.serial import convert, scan_and_plan

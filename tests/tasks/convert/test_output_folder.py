@@ -8,10 +8,10 @@ import pytest
 
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
+from tasks.contracts.errors import PlanError, SettingsError
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert.conversion import Conversion
 from tasks.convert.scan import scan_shard
-from tasks.errors import PlanError, SettingsError
-from tasks.settings import ConvertSettings
 from tests.tasks.convert.serial import convert, scan_and_plan
 from tests.tasks.raw_shards import files_under, sample, uid_of, write_shard
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert import uids
 from tasks.convert.conversion import Conversion
 from tasks.convert.uids import later_copies, uid_numbers
-from tasks.settings import ConvertSettings
 from tests.tasks.convert.defects import random_settings, random_shards
 from tests.tasks.convert.serial import scan_and_plan, write
 from tests.tasks.raw_shards import files_under, picture, sample, uid_of, write_shard

@@ -5,8 +5,8 @@ import random
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.errors import ShardError
-from tasks.settings import ConvertSettings
+from tasks.contracts.errors import ShardError
+from tasks.contracts.settings import ConvertSettings
 from tests.tasks.convert import reference
 from tests.tasks.convert.defects import DEFECTS, random_settings, random_shards
 from tests.tasks.convert.serial import convert

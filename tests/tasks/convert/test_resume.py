@@ -7,15 +7,15 @@ import shutil
 
 import pytest
 
-from tasks import fingerprints
+from tasks.contracts.errors import PlanError, ShardError, TransientError
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert import conversion as module
 from tasks.convert import output_tar, scan, write
 from tasks.convert.conversion import Conversion
 from tasks.convert.output_tar import OutputTar
 from tasks.convert.write import write_tar
-from tasks.errors import PlanError, ShardError, TransientError
-from tasks.files import sha256_of
-from tasks.settings import ConvertSettings
+from tasks.io import fingerprints
+from tasks.io.files import sha256_of
 from tests.tasks.convert.serial import convert, scan_and_plan
 from tests.tasks.convert.serial import write as write_all
 from tests.tasks.raw_shards import files_under, sample, write_shard

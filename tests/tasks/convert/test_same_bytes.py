@@ -11,7 +11,7 @@ import pytest
 
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
-from tasks.settings import ConvertSettings
+from tasks.contracts.settings import ConvertSettings
 from tests.golden import copy_shards
 from tests.tasks.convert.serial import convert
 from tests.tasks.raw_shards import files_under
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import os, sys
 from pathlib import Path
-from tasks.settings import ConvertSettings
+from tasks.contracts.settings import ConvertSettings
 from tests.tasks.convert.serial import convert
 os.umask(int(sys.argv[3], 8))
 settings = ConvertSettings(max_samples_per_tar=25, validation_fraction=0.2)

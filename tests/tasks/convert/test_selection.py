@@ -6,6 +6,8 @@ import tarfile
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.contracts.errors import PipelineError, ShardError
+from tasks.contracts.settings import ConvertSettings
 from tasks.convert import jpeg
 from tasks.convert.conversion import Conversion
 from tasks.convert.jpeg import check_jpeg
@@ -13,8 +15,6 @@ from tasks.convert.models import PrepareFolder
 from tasks.convert.plan_files import reject_kinds
 from tasks.convert.sample import INVALID, judge
 from tasks.convert.scan import scan_shard
-from tasks.errors import PipelineError, ShardError
-from tasks.settings import ConvertSettings
 from tests.tasks.convert import reference
 from tests.tasks.convert.serial import convert, scan_and_plan
 from tests.tasks.raw_shards import picture, record_of, sample, tar_bytes, uid_of, without_end, write_shard

@@ -7,9 +7,9 @@ import pytest
 
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
-from tasks.errors import PipelineError, ShardError, TransientError
-from tasks.settings import ConvertSettings
-from tasks.storage import in_words
+from tasks.contracts.errors import PipelineError, ShardError, TransientError
+from tasks.contracts.settings import ConvertSettings
+from tasks.io.storage import in_words
 from tests.tasks.convert.serial import convert
 from tests.tasks.raw_shards import files_under, sample, write_shard, write_stats
 from tests.tasks.small_disk import small_disk

@@ -5,8 +5,8 @@ import io
 import pytest
 from PIL import Image
 
-from tasks.demo.formats import FORMATS, ORIENTATION, encoded_picture
-from tasks.demo.pictures import KINDS, picture
+from demo.formats import FORMATS, ORIENTATION, encoded_picture
+from demo.pictures import KINDS, picture
 
 
 @pytest.mark.parametrize("kind", KINDS)

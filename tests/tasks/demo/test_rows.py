@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.demo.answers import FAULTS, SHAPES
-from tasks.demo.captions import BLANK_CAPTIONS, ODD_CAPTIONS, REPEATS
-from tasks.demo.formats import FORMATS
-from tasks.demo.pictures import KINDS
-from tasks.demo.rows import SPECIAL_ROWS, TWICE_PER_FILE, Row, demo_rows
-from tasks.demo.slice import DemoSlice, slice_yaml, write_slice
-from tasks.settings import ConvertSettings, DownloadSettings, GateSettings
+from demo.answers import FAULTS, SHAPES
+from demo.captions import BLANK_CAPTIONS, ODD_CAPTIONS, REPEATS
+from demo.formats import FORMATS
+from demo.pictures import KINDS
+from demo.rows import SPECIAL_ROWS, TWICE_PER_FILE, Row, demo_rows
+from demo.slice import DemoSlice, slice_yaml, write_slice
+from tasks.contracts.settings import ConvertSettings, DownloadSettings, GateSettings
 
 BASE = "http://127.0.0.1:23456"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.demo.site import demo_web
-from tasks.errors import PipelineError
+from demo.site import demo_web
+from tasks.contracts.errors import PipelineError
 
 
 def content(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -34,7 +34,7 @@ def test_a_second_run_keeps_port_and_metadata(tmp_path: Path) -> None:
 SERVE = """
 import sys, time
 from pathlib import Path
-from tasks.demo.site import demo_web
+from demo.site import demo_web
 with demo_web(Path(sys.argv[1])) as demo:
     print(demo.base_url, flush=True)
     time.sleep(60)

@@ -12,11 +12,11 @@ from urllib.parse import quote
 import pytest
 from PIL import Image
 
-from tasks.demo import web
-from tasks.demo.formats import FORMATS, encoded_picture
-from tasks.demo.rows import NOBODY, demo_rows
-from tasks.demo.web import serve_pictures
-from tasks.errors import PipelineError
+from demo import web
+from demo.formats import FORMATS, encoded_picture
+from demo.rows import NOBODY, demo_rows
+from demo.web import serve_pictures
+from tasks.contracts.errors import PipelineError
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tasks.contracts.errors import DatasetError, TransientError
 from tasks.energon.child import run_child
-from tasks.errors import DatasetError, TransientError
 
 CHILD = "tests.tasks.energon.talking_child"
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tasks.contracts.errors import DatasetError, GateError
 from tasks.energon.index import check_index, index_dataset
 from tasks.energon.manifest import read_manifest
-from tasks.errors import DatasetError, GateError
 from tests.tasks.energon.dataset import (
     good_dataset,
     make_dataset,

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tasks.contracts.errors import DatasetError
+from tasks.contracts.settings import CheckSettings
 from tasks.energon import loader
 from tasks.energon.check import check_dataset
 from tasks.energon.index import index_dataset
 from tasks.energon.loader import check_loader, compare_keys
-from tasks.errors import DatasetError
-from tasks.settings import CheckSettings
 from tests.tasks.energon.dataset import conversation, jpeg, make_dataset, sample, samples, uid
 
 CHECK = CheckSettings(batch_size=2)

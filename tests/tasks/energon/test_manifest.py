@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tasks.contracts.errors import DatasetError, GateError
 from tasks.energon.manifest import read_manifest
-from tasks.errors import DatasetError, GateError
 from tests.tasks.energon.dataset import good_dataset, write_manifest
 
 

@@ -11,10 +11,10 @@ from huggingface_hub import constants
 from PIL import Image
 
 from flows.check import check_dataset
+from tasks.contracts.errors import DatasetError, SettingsError
+from tasks.contracts.settings import CheckSettings
 from tasks.energon.index import index_dataset
 from tasks.energon.processor import check_processor, processor_folder, table_rows
-from tasks.errors import DatasetError, SettingsError
-from tasks.settings import CheckSettings
 from tests.tasks.energon.dataset import make_dataset, sample, samples, uid
 from tests.tasks.energon.qwen import WITHOUT_MARKERS, make_processor
 

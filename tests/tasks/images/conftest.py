@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import DownloadSettings, TroubleSettings
 from tasks.images.download import DownloadSummary, download_shards
 from tasks.images.environment import OFFICIAL_LOCK, OFFICIAL_PYTHON, DownloaderEnvironment, build_environment
 from tasks.images.identity import DownloadInput
 from tasks.images.interpreters import find_python
 from tasks.images.supervise import Observer
-from tasks.layout import DataRoot
-from tasks.settings import DownloadSettings, TroubleSettings
 from tests.tasks.images.upstream import Upstream, make_upstream
 from tests.tasks.images.web import Web, serve
 

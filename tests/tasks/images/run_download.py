@@ -4,11 +4,11 @@ import json
 import sys
 from pathlib import Path
 
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.download import download_shards
 from tasks.images.environment import DownloaderEnvironment
 from tasks.images.identity import DownloadInput
-from tasks.layout import DataRoot
-from tasks.settings import DownloadSettings
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import SettingsError
+from tasks.contracts.errors import SettingsError
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.command import PASSED_ON, DownloadJob, command_environ, downloader_command, img2dataset_arguments
 from tasks.images.environment import DownloaderEnvironment
 from tasks.images.identity import DownloadInput
-from tasks.layout import DataRoot
-from tasks.settings import DownloadSettings
 
 
 def test_tutorial_settings_reach_img2dataset(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.completion import (
     ExpectedShard,
     expected_shards,
@@ -19,7 +20,6 @@ from tasks.images.completion import (
     shard_states,
 )
 from tasks.images.totals import add_up
-from tasks.settings import DownloadSettings
 
 SHARD = ExpectedShard("00000007", 10)
 GOOD = {

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import BusyError, DownloadError
+from tasks.contracts.errors import BusyError, DownloadError
+from tasks.contracts.layout import DataRoot
 from tasks.images import supervise
 from tasks.images.command import MARK, mark
 from tasks.images.download import DownloadSummary, download_shards, shards_left
@@ -21,7 +22,6 @@ from tasks.images.identity import claim, identity
 from tasks.images.process import marked_processes
 from tasks.images.progress import Progress
 from tasks.images.supervise import Observer
-from tasks.layout import DataRoot
 from tests.tasks.images.conftest import SETTINGS, Slice, make_slice
 from tests.tasks.images.web import Web
 

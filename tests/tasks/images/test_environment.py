@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uv
 
-from tasks.errors import DownloadError
+from tasks.contracts.errors import DownloadError
 from tasks.images import environment as module
 from tasks.images.environment import (
     LOCK,

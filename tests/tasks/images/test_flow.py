@@ -8,9 +8,9 @@ import httpx
 import pytest
 import yaml
 
-from tasks.files import sha256_of
+from tasks.contracts.layout import DataRoot
 from tasks.images.environment import DownloaderEnvironment
-from tasks.layout import DataRoot
+from tasks.io.files import sha256_of
 from tests.conftest import Done
 from tests.tasks.images.conftest import Slice, make_slice
 from tests.tasks.images.upstream import Upstream

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import DownloadError, SettingsError
+from tasks.contracts.errors import DownloadError, SettingsError
+from tasks.contracts.settings import DownloadSettings
 from tasks.images.checkout import check_out, verify_checkout
 from tasks.images.environment import OFFICIAL_LOCK, DownloaderEnvironment
 from tasks.images.interpreters import find_python, version_of
 from tasks.images.official import official_arguments, refuse_what_it_cannot_do
-from tasks.receipts import read_receipt
-from tasks.settings import DownloadSettings
+from tasks.io.receipts import read_receipt
 from tests.tasks.images.conftest import OFFICIAL, Slice
 from tests.tasks.images.test_raw_samples import JSON_KEYS, change, row_number, samples
 from tests.tasks.images.upstream import Upstream

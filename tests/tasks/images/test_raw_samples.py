@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tasks.images.download import DownloadSummary
-from tasks.receipts import read_receipt
+from tasks.io.receipts import read_receipt
 from tests.tasks.images.conftest import BOX, Slice
 from tests.tasks.images.web import picture
 

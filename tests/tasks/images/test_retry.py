@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tasks.contracts.layout import DataRoot
 from tasks.images.completion import expected_shards, read_stats, shard_states
 from tasks.images.environment import DownloaderEnvironment
 from tasks.images.failures import mostly_transient
 from tasks.images.retry import finish_swap
 from tasks.images.supervise import Observer
-from tasks.layout import DataRoot
 from tests.tasks.images.conftest import SETTINGS, Slice, copy_of, make_slice
 from tests.tasks.images.test_download import does_nothing
 from tests.tasks.images.test_raw_samples import samples

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import DownloadError
+from tasks.contracts.errors import DownloadError
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import DownloadSettings, TroubleSettings
 from tasks.images import supervise
 from tasks.images.completion import ShardStats
 from tasks.images.environment import DownloaderEnvironment
 from tasks.images.supervise import Observer
 from tasks.images.trouble import check_failures, check_space
-from tasks.layout import DataRoot
-from tasks.settings import DownloadSettings, TroubleSettings
 from tests.tasks.images.conftest import SETTINGS, Slice, make_slice
 from tests.tasks.images.test_download import says
 from tests.tasks.images.web import Web

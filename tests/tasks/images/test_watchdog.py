@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import DownloadError
+from tasks.contracts.errors import DownloadError
+from tasks.contracts.layout import DataRoot
 from tasks.images import supervise, watchdog
 from tasks.images.checkout import check_out
 from tasks.images.command import MARK, mark
@@ -16,7 +17,6 @@ from tasks.images.process import marked_processes, processes_at_work
 from tasks.images.progress import Progress
 from tasks.images.supervise import Observer
 from tasks.images.watchdog import StalledError, Watchdog
-from tasks.layout import DataRoot
 from tests.tasks.images.conftest import OFFICIAL, SETTINGS, Slice, make_slice
 from tests.tasks.images.test_download import says
 from tests.tasks.images.upstream import Upstream

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.errors import SettingsError
+from tasks.contracts.errors import SettingsError
 from tasks.megatron.checks import check_import, check_launch, check_training
 from tests.tasks.megatron.jobs import checkpoint_settings, training_settings
 

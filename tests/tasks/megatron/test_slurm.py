@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import TransientError
+from tasks.contracts.errors import TransientError
 from tasks.megatron import slurm
 
 TRICKY = (

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from tasks.errors import PipelineError
+from tasks.contracts.errors import PipelineError
 from tasks.megatron.describe import describe_checks
 from tasks.megatron.verify import check_imported, check_resolved, differences, read_resolved
 from tests.tasks.megatron.jobs import checkpoint_settings, resolved_config, training_settings

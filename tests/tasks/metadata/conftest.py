@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.demo.hub import Fault, Hub, serve_hub
+from demo.hub import Fault, Hub, serve_hub
 from tasks.metadata.slices import SliceFile
 from tests.tasks.metadata.samples import NAMES, REPO, REVISION, write
 

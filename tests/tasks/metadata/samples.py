@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.files import sha256_of
+from tasks.io.files import sha256_of
 from tasks.metadata.fetch import FetchJob
 from tasks.metadata.hub import Source
 from tasks.metadata.slices import Slice, SliceFile

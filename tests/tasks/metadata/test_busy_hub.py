@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.demo.hub import busy
-from tasks.errors import TransientError
+from demo.hub import busy
+from tasks.contracts.errors import TransientError
 from tasks.metadata.fetch import fetch_file
 from tasks.metadata.hub import retry_after_seconds
 from tasks.metadata.slices import SliceFile

@@ -18,8 +18,8 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
-from tasks.demo.hub import Fault
-from tasks.errors import MetadataError, PipelineError, SettingsError, TransientError
+from demo.hub import Fault
+from tasks.contracts.errors import MetadataError, PipelineError, SettingsError, TransientError
 from tasks.metadata.fetch import fetch_file
 from tasks.metadata.hub import HubBusyError, Source
 from tasks.metadata.manifest import verify_metadata

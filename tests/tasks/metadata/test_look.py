@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.errors import MetadataError
+from tasks.contracts.errors import MetadataError
+from tasks.contracts.settings import Finding
 from tasks.metadata import look as module
 from tasks.metadata.hosts import kind_of_host
 from tasks.metadata.look import LOOK_NAME, MEANINGS, REFUSED, look_at, look_once, refuse_findings
-from tasks.settings import Finding
 
 GOOD = ("https://example.org/a.jpg", b"a caption", [[0.1, 0.1, 0.5, 0.5]])
 Row = tuple[str | None, bytes | None, list[list[float | None] | None] | None]

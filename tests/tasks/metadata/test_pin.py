@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.demo.hub import busy
-from tasks.errors import MetadataError, PipelineError, SettingsError
+from demo.hub import busy
+from tasks.contracts.errors import MetadataError, PipelineError, SettingsError
 from tasks.metadata.fetch import fetch_file, fetch_jobs
 from tasks.metadata.pin import check_asked, commit_of, pin_file, write_slice
 from tasks.metadata.slices import SliceFile, load_slice

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.errors import SettingsError
+from tasks.contracts.errors import SettingsError
+from tasks.contracts.settings import ConvertSettings, DownloadSettings, GateSettings
 from tasks.metadata.slices import load_slice, shipped_slices
-from tasks.settings import ConvertSettings, DownloadSettings, GateSettings
 from tests.tasks.metadata.samples import REPO, REVISION
 
 FILE = {"name": "a.parquet", "rows": 25, "bytes": 10, "sha256": "0" * 64}

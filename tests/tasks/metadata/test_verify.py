@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tasks.errors import MetadataError
-from tasks.files import sha256_of
+from tasks.contracts.errors import MetadataError
+from tasks.io.files import sha256_of
 from tasks.metadata.manifest import MANIFEST_NAME, read_manifest, verify_metadata, write_manifest
 from tasks.metadata.slices import SliceFile
 from tasks.metadata.verify import fingerprints_in, verify_file
@@ -132,7 +132,7 @@ def test_a_second_look_at_unchanged_files_does_not_hash_them(tmp_path: Path, mon
     pinned = write(tmp_path / "a.parquet")
     verify_metadata(tmp_path, make_slice(pinned))
     hashed: list[Path] = []
-    monkeypatch.setattr("tasks.fingerprints.sha256_of", lambda path: hashed.append(path) or sha256_of(path))
+    monkeypatch.setattr("tasks.io.fingerprints.sha256_of", lambda path: hashed.append(path) or sha256_of(path))
     verify_metadata(tmp_path, make_slice(pinned))
     assert hashed == []
     verify_metadata(tmp_path, make_slice(pinned), verify="full")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.layout import DataRoot
+from tasks.contracts.layout import DataRoot
 from tasks.report.catalogue import Catalogue, read_catalogue
 from tasks.report.places import places_in_root
 from tests.tasks.report.dataset import prepared_root
@@ -25,8 +25,8 @@ def catalogue(data: DataRoot) -> Catalogue:
 @pytest.fixture(scope="session")
 def report(data: DataRoot) -> Path:
     """Its report."""
+    from tasks.contracts.settings import ReportSettings
     from tasks.report.report import write_report
-    from tasks.settings import ReportSettings
 
     path = data.report("energon")
     write_report(places_in_root(data, "energon"), path, ReportSettings())

@@ -12,9 +12,9 @@ from PIL import Image
 from tasks.audit.gate import add_up
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
-from tasks.files import write_json
-from tasks.layout import DataRoot
-from tasks.settings import ConvertSettings
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import ConvertSettings
+from tasks.io.files import write_json
 from tests.tasks.convert.serial import convert
 from tests.tasks.raw_shards import Members, picture, record_of, sample, uid_of, write_shard, write_stats
 

@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from tasks.errors import DatasetError, ShardError
-from tasks.layout import DataRoot
+from tasks.contracts.errors import DatasetError, ShardError
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import ConvertSettings
 from tasks.report.catalogue import read_catalogue
 from tasks.report.pictures import read_samples
 from tasks.report.places import places_in_root, places_of_dataset
 from tasks.report.raw_folder import read_raw_folder
-from tasks.settings import ConvertSettings
 from tests.golden import copy_shards
 from tests.tasks.convert.serial import convert
 

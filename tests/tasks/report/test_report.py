@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from tasks.layout import DataRoot
+from tasks.contracts.layout import DataRoot
+from tasks.contracts.settings import ReportSettings
 from tasks.report.facts import gather_facts
 from tasks.report.places import places_in_root
 from tasks.report.report import write_report
-from tasks.settings import ReportSettings
 from tests.tasks.raw_shards import uid_of
 from tests.tasks.report.dataset import OPTED_OUT, PLACEHOLDER, prepared_root
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import DatasetError
+from tasks.contracts.errors import DatasetError
 from tasks.megatron.history import keep_log
 from tasks.report.training import write_training_report
 from tests.tasks.megatron.jobs import training_settings

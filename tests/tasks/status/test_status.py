@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.status import show
+from cli.status import show
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import audit_shard
+from tasks.contracts.errors import BusyError, SettingsError
 from tasks.convert.conversion import Conversion
 from tasks.energon.index import index_dataset
-from tasks.errors import BusyError, SettingsError
-from tasks.failure_note import failure_noted
-from tasks.files import write_json
-from tasks.one_writer import NOTE
+from tasks.io.failure_note import failure_noted
+from tasks.io.files import write_json
+from tasks.io.folder_lock import NOTE
 from tasks.status.models import Stage, Status
 from tasks.status.overview import look
 from tests.conftest import ROOT
@@ -195,7 +195,7 @@ def test_damaged_record_counts_as_not_there(root: Path, record: str, rubbish: by
 
 
 def program(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "flows.status", *arguments]
+    command = [sys.executable, "-m", "cli", "status", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
 
 
@@ -227,7 +227,7 @@ def test_a_terminal_shows_names_as_they_are_and_obeys_nothing_in_them(tmp_path: 
 
 
 def test_program_starts_without_prefect_dask_or_arrow() -> None:
-    code = "import sys, flows.status; print({'prefect', 'dask', 'pyarrow', 'torch'} & set(sys.modules))"
+    code = "import sys, cli.status; print({'prefect', 'dask', 'pyarrow', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.stdout.strip() == "set()", done.stderr
 

@@ -1,0 +1,5 @@
+"""``python -m cli`` is ``datacomp-energon``."""
+
+from cli.main import main
+
+main()

@@ -1,0 +1,108 @@
+"""What all command lines have in common; imports no Prefect, so that programs without a flow start at once."""
+
+import difflib
+import re
+import sys
+from typing import Any, TypeVar
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    CliSettingsSource,
+    CliToggleFlag,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from tasks.contracts.plain_text import UNSHOWN
+from tasks.io.files import shown_text
+
+DONE, FAILED, BAD_ARGUMENTS, INTERRUPTED = 0, 1, 2, 130
+"""Exit statuses: the flow completed; a gate or stage failed; the arguments cannot be used; Ctrl-C or SIGTERM."""
+
+
+class CommandLine(BaseSettings):
+    """Base of all command lines. The command line is the only source: no variable called ROOT gets in."""
+
+    model_config = SettingsConfigDict(
+        cli_kebab_case=True,
+        cli_parse_none_str="null",
+        cli_implicit_flags=False,
+        cli_enforce_required=True,
+        cli_exit_on_error=False,
+        cli_avoid_json=True,
+        extra="forbid",
+        frozen=True,
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what is given when the object is made, and the command line, which pydantic-settings puts first."""
+        return (named["init_settings"],)
+
+
+class ResultCommandLine(CommandLine):
+    """Of programs that tell a result."""
+
+    only_json: CliToggleFlag[bool] = Field(
+        False, alias="json", description="Write nothing but the result, as one JSON object, to stdout."
+    )
+
+
+class FlowCommandLine(ResultCommandLine):
+    """What the command lines of all flows have besides the flow's parameters."""
+
+    quiet: CliToggleFlag[bool] = Field(
+        False, description="Show warnings, errors and the result only: neither progress nor log lines."
+    )
+
+
+Model = TypeVar("Model", bound=CommandLine)
+
+
+def read_arguments(model: type[Model], arguments: list[str], command: str = "") -> Model:
+    """A command line (of a program's ``command``) read as ``model``; exits with 2 and a line a field if it cannot."""
+    program = f"{_program()} {command}".rstrip()
+    source = CliSettingsSource[Any](model, cli_prog_name=program)
+    try:
+        _refuse_unknown(arguments, re.findall(r"--([a-z][a-z0-9.-]*)", source.root_parser.format_help()))
+        return model(_cli_settings_source=source(args=arguments))
+    except ValidationError as error:
+        for fault in error.errors():
+            option = "--" + ".".join(str(part) for part in fault["loc"]).replace("_", "-")
+            given = "" if fault["type"] == UNSHOWN else f" (given: {_shortened(fault.get('input'))})"
+            say(f"{option}: {fault['msg'].removeprefix('Value error, ')}{given}")
+    except SettingsError as error:
+        say(f"{str(error).removeprefix('error parsing CLI: ')}; `{program} --help` tells what may be given")
+    raise SystemExit(BAD_ARGUMENTS)
+
+
+def _program() -> str:
+    """Return how the user started this program."""
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    if module is None or module.name == "cli.__main__":
+        return "datacomp-energon"
+    return f"python -m {module.name}"
+
+
+def _refuse_unknown(arguments: list[str], options: list[str]) -> None:
+    """Raises SettingsError that names an option that is none, ahead of what its misspelling leaves out."""
+    given = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    for name in (option.removeprefix("--") for option in given if " " not in option):
+        if name not in options:
+            likely = difflib.get_close_matches(name, options, 1)
+            raise SettingsError(f"--{name} is no option" + (f" (did you mean --{likely[0]}?)" if likely else ""))
+
+
+def say(message: str) -> None:
+    """Tell the user what is wrong, on stderr; a terminal obeys nothing in it."""
+    lines = [shown_text(line) for line in message.splitlines()]
+    sys.stderr.write("\n".join(["error: " + lines[0], *lines[1:]]) + "\n")
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

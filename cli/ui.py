@@ -1,0 +1,94 @@
+"""A Prefect server and a worker on this machine, for triggering the flows in a browser: ``datacomp-energon ui``."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.settings import PREFECT_API_URL
+from pydantic import Field
+
+from cli.command_line import DONE, FAILED, CommandLine, read_arguments, say
+from cli.server import await_end, prefect_api
+from deployments.deploy import create_deployments, create_pool
+from deployments.patience import ask_with_patience, print_line
+from flows.quickstart import quickstart
+from tasks.contracts.errors import PipelineError
+
+POOL: Final = "local"
+_STOP_SECONDS = 30
+_WORKER = f"ui on {socket.gethostname()}"
+_WORKER_COMMAND = [sys.executable, "-m", "prefect", "worker", "start"]
+
+
+class UiCommandLine(CommandLine):
+    """Start a Prefect server and a worker, deploy every flow, and stay until Ctrl-C."""
+
+    port: int = Field(4200, ge=1024, le=65535, description="Port of the server on the loopback interface.")
+
+
+def serve(port: int) -> int:
+    """Run server and worker until one of them ends or Ctrl-C; returns the exit status.
+
+    The configured API is used if there is one; otherwise a server of our own, with the history of earlier runs.
+    """
+    print_line("Starting a server and a worker, which takes up to a minute.")
+    with prefect_api(port=None if PREFECT_API_URL.value() else port) as api:
+        print_line("The server is up.")
+        create_pool(POOL, print_line)
+        before = ask_with_patience(_heartbeat, print_line)
+        # The worker takes seconds to import what it needs, in which the deployments are made.
+        worker = subprocess.Popen([*_WORKER_COMMAND, "--pool", POOL, "--name", _WORKER])
+        try:
+            create_deployments(POOL, print_line)
+            ask_with_patience(_place_quickstart, print_line)
+            _wait_for_worker(worker, before)
+            print_line(f"Worker {_WORKER} is ready.")
+            print_line(f"\nPrefect UI: {api.ui}/deployments\nStop with Ctrl-C.")
+            return worker.wait()
+        finally:
+            worker.terminate()
+            await_end(worker, _STOP_SECONDS)
+
+
+def _place_quickstart(client: SyncPrefectClient) -> None:
+    """Let the form of the quickstart propose a data root here: a deployed run has no folder of its own."""
+    deployment = client.read_deployment_by_name(f"{quickstart.name}/{POOL}")
+    root = Path.cwd() / str(quickstart.parameters.properties["root"]["default"])
+    client.update_deployment(deployment.id, DeploymentUpdate(parameters={"root": str(root)}))
+
+
+def _heartbeat(client: SyncPrefectClient) -> datetime | None:
+    """Return when the server last heard of this host's worker; None if it never did."""
+    known = {worker.name: worker.last_heartbeat_time for worker in client.read_workers_for_work_pool(POOL)}
+    return known.get(_WORKER)
+
+
+def _wait_for_worker(process: subprocess.Popen[bytes], before: datetime | None) -> None:
+    """Return once the server has a newer heartbeat than ``before``. Raises PipelineError if the worker ends first."""
+    while ask_with_patience(_heartbeat, print_line) == before:
+        if process.poll() is not None:
+            raise PipelineError(f"the worker ended with exit status {process.returncode}; its last words stand above")
+        time.sleep(0.2)
+
+
+def main(arguments: list[str]) -> None:
+    """Read the command line, and serve."""
+    port = read_arguments(UiCommandLine, arguments, "ui").port
+    # A terminated program must take its worker along, as one that is interrupted does. The worker passes an interrupt
+    # on, which those that a script starts in the background would ignore, and their children.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        raise SystemExit(serve(port))
+    except KeyboardInterrupt:
+        raise SystemExit(DONE) from None
+    except PipelineError as error:
+        say(str(error))
+        raise SystemExit(FAILED) from None

@@ -1,0 +1,1 @@
+"""Reading and writing what lies on disk: files, fingerprints, locks, tars, tables."""

@@ -1,0 +1,182 @@
+"""One writer a folder: who holds it, since when, and whether the note of an earlier holder is stale.
+
+What holds where: on one host the system's lock decides, and it ends with its holder. Over NFS (version 4, or 3 with
+its lock service) the server keeps the lock for all hosts; that of a crashed host ends with its lease (about 90 s) or
+with that host's next start. Where hosts do not see each other's locks (NFS with ``nolock``, Lustre with
+``localflock`` or none), the holder's note decides: a live holder touches it, and one that stays untouched while it is
+watched is stale. Two holders that begin within the same moment on such a file system both get in; since files appear
+whole and under the same bytes, that costs work done twice, not data.
+"""
+
+import contextlib
+import getpass
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tasks.contracts.errors import BusyError
+from tasks.io.failure_note import failure_noted
+from tasks.io.files import write_json
+from tasks.io.locks import exclusive
+
+SILENT_SECONDS = 90.0
+"""A holder on another host that does not touch its note for this long, while we watch, is taken for dead."""
+BEAT_SECONDS = 15.0
+
+LOCK, NOTE = ".lock", ".holder.json"
+
+logger = logging.getLogger(__name__)
+
+
+class Holder(BaseModel):
+    """Who works in a folder, where, in which batch job and flow run if any, and since when (seconds since 1970)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    what: str
+    user: str
+    host: str
+    pid: int
+    job: str | None = None
+    run: str | None = None
+    since: float
+
+    def __str__(self) -> str:
+        job = f", job {self.job}" if self.job else ""
+        run = f", flow run {self.run!r}" if self.run else ""
+        began = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
+        minutes = max(0.0, time.time() - self.since) / 60
+        return f"process {self.pid} of {self.user} on {self.host}{job}{run}, since {began} ({minutes:.0f} minutes)"
+
+
+@contextlib.contextmanager
+def one_writer(
+    folder: Path,
+    what: str,
+    place: Path | None = None,
+    *,
+    run: str | None = None,
+    warn: Callable[[str], None] = logger.warning,
+    patience: float = 0.0,
+) -> Iterator[None]:
+    """Keep a second ``what`` (download, conversion, …) out of ``folder`` while the block runs.
+
+    ``place`` is what the message names (``folder`` itself by default), ``run`` the flow run's name, ``patience`` how
+    many seconds a holder that is about to end is waited for. The note of a dead holder is taken over, which
+    ``warn`` tells. Why the block fails is noted in the folder. Raises BusyError that names the holder.
+    """
+    note = folder / NOTE
+    with contextlib.ExitStack() as stack:
+        _lock(stack, folder, f"Another {what} is at work in {place or folder}", patience)
+        other = _read(note)
+        if other and _lives(other, note):
+            raise BusyError(f"Another {what} is at work in {place or folder}: {other}. {_WAIT}")
+        if other:
+            warn(f"taking over {place or folder} from a {other.what} that died: {other}")
+        write_json(note, _myself(what, run).model_dump())
+        stack.callback(note.unlink, missing_ok=True)
+        stack.enter_context(_heartbeat(note))
+        stack.enter_context(failure_noted(folder, what))
+        yield
+
+
+def holder_of(folder: Path) -> tuple[Holder, bool] | None:
+    """Who holds ``folder`` by its note, and whether that seems alive; only looks, and tries no lock."""
+    note = folder / NOTE
+    holder, touched = _read(note), _touched(note)
+    if holder is None or touched is None:
+        return None
+    if holder.host == socket.gethostname() and not Path(f"/proc/{holder.pid}").exists():
+        return holder, False
+    return holder, time.time() - touched / 1e9 < SILENT_SECONDS
+
+
+_WAIT = "Wait for it or end it; starting again then goes on."
+
+
+def _lock(stack: contextlib.ExitStack, folder: Path, busy: str, patience: float) -> None:
+    end = time.monotonic() + patience
+    while True:
+        try:
+            stack.enter_context(exclusive(folder / LOCK, wait=False))
+            return
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise BusyError(_busy(folder, busy)) from None
+        time.sleep(0.2)
+
+
+def _busy(folder: Path, busy: str) -> str:
+    holder = _read(folder / NOTE)
+    if holder is None:
+        return f"{busy}. {_WAIT}"
+    if holder.host == socket.gethostname():
+        return f"{busy}: {holder}. {_WAIT}"
+    return f"{busy}: {holder}. {_WAIT} If that host is gone for good, delete {folder / LOCK} and start again."
+
+
+def _myself(what: str, run: str | None) -> Holder:
+    job = next((os.environ[name] for name in ("SLURM_JOB_ID", "PBS_JOBID") if name in os.environ), None)
+    return Holder(
+        what=what, user=_user(), host=socket.gethostname(), pid=os.getpid(), job=job, run=run or None, since=time.time()
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return str(os.getuid())
+
+
+@contextlib.contextmanager
+def _heartbeat(note: Path) -> Iterator[None]:
+    """Touch the note now and then while the block runs."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(BEAT_SECONDS):
+            with contextlib.suppress(OSError):
+                os.utime(note)
+
+    thread = threading.Thread(target=beat, name="holder's heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _lives(other: Holder, note: Path) -> bool:
+    """Whether the holder is still at work. We hold the lock, so nobody on this host is; another host is watched."""
+    if other.host == socket.gethostname():
+        return False
+    seen, end = _touched(note), time.monotonic() + SILENT_SECONDS
+    while time.monotonic() < end:
+        time.sleep(min(1.0, SILENT_SECONDS / 10))
+        if _touched(note) != seen:
+            return note.exists()
+    return False
+
+
+def _touched(note: Path) -> int | None:
+    """When the note was touched; opened for it, since NFS asks the server again only then."""
+    try:
+        with note.open() as file:
+            return os.fstat(file.fileno()).st_mtime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _read(note: Path) -> Holder | None:
+    with contextlib.suppress(OSError, ValueError, ValidationError):
+        return Holder.model_validate(json.loads(note.read_bytes()))
+    return None

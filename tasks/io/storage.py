@@ -1,0 +1,50 @@
+"""Faults of the storage in words: what the file system answered, of which file, and the way out."""
+
+import errno
+
+from tasks.contracts.errors import PipelineError, TransientError
+
+_GO_ON = "then start again: finished work is kept"
+_LASTING = {
+    errno.ENOSPC: f"the disk is full (or has no inodes left). Make room, {_GO_ON}",
+    errno.EDQUOT: f"the quota is used up. Make room or have it raised, {_GO_ON}",
+    errno.EFBIG: f"the file may not grow that large here. Raise the limit on file sizes (ulimit -f), {_GO_ON}",
+    errno.EROFS: "the file system is read-only here. Mount it writable, or name another folder",
+    errno.EACCES: f"this user may not do that. Let it read and write there, {_GO_ON}",
+    errno.EPERM: f"this user may not do that. Let it read and write there, {_GO_ON}",
+    errno.ENOTDIR: f"a file lies where a folder should be. Move it away, {_GO_ON}",
+    errno.EISDIR: f"a folder lies where a file should be. Move it away, {_GO_ON}",
+    errno.ENAMETOOLONG: "the name is too long for this file system. Name a folder with a shorter path",
+}
+_PASSING = {
+    errno.EIO: "the storage could not read or write it",
+    errno.ESTALE: "the file server no longer knows the file (stale handle)",
+    errno.ENOENT: "it is gone, or this host does not see it yet",
+    errno.EBUSY: "the storage says that it is busy",
+    errno.ETIMEDOUT: "the storage did not answer in time",
+    errno.EREMOTEIO: "the file server could not read or write it",
+}
+"""What may be over at the next try."""
+
+_OF_STORAGE_ALONE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE, errno.EREMOTEIO}
+
+
+def in_words(error: OSError) -> PipelineError | None:
+    """The error as a sentence for people; None if it is not one of storage.
+
+    TransientError if a retry may succeed. Without a file name only numbers count that sockets and programs do not have.
+    """
+    number = error.errno
+    if number is None or (error.filename is None and number not in _OF_STORAGE_ALONE):
+        return None
+    what = error.filename or "a file"
+    if number in _LASTING:
+        return PipelineError(f"{what}: {_LASTING[number]} ({error.strerror})")
+    if number in _PASSING:
+        return TransientError(f"{what}: {_PASSING[number]} ({error.strerror}). Look at the storage, {_GO_ON}")
+    return None
+
+
+def spoken(error: Exception) -> Exception:
+    """The error in words if it is one of storage, else itself."""
+    return (isinstance(error, OSError) and in_words(error)) or error

@@ -1,0 +1,216 @@
+"""Run one task over many jobs on a task runner, and outlive lost workers.
+
+Dask runs a task run again when its worker dies, but when it gives up, Prefect's retries do not fire and the
+task run stays Running. So nobody waits on a bare list of futures: a window of jobs is in flight, finished futures
+come through a queue, a future that Dask lost is reported Crashed and submitted again, and every future is released
+at once (Dask computes held results again when their worker dies).
+"""
+
+import queue
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast, runtime_checkable
+from uuid import UUID
+
+import httpx
+from prefect import Task
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.context import SettingsContext, get_settings_context
+from prefect.logging import get_run_logger
+from prefect.states import Crashed
+from prefect.task_runners import TaskRunner
+from pydantic import PrivateAttr
+
+from tasks.contracts.errors import PipelineError
+from tasks.running.groups import Group, GroupError, ShardJob, in_groups
+
+Job = TypeVar("Job")
+OneJob = TypeVar("OneJob", bound=ShardJob)
+
+LOST_ATTEMPTS = 2
+"""How often a job is submitted before it counts as failed because its workers die (see allowed-failures too)."""
+
+STALL_SECONDS = 2 * 3600.0
+"""The longest silence of all jobs in flight before the run gives up: far above any shard's time."""
+
+
+RECORD_SECONDS = 5.0
+"""How long a lost task run is waited for that the API does not know yet: its events are on their way."""
+
+LOOK_SECONDS = 10.0
+"""While nothing ends: time between two looks at whether there still is a cluster."""
+
+
+def jobs_in_flight(workers: int) -> int:
+    """How many jobs to keep submitted, so that no worker waits for the next one."""
+    return 3 * workers
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Job]):
+    """How a job ended: with a result, or with an error for a person to read."""
+
+    job: Job
+    result: Any = None
+    error: BaseException | None = None
+
+
+@runtime_checkable
+class TellsOfItsCluster(Protocol):
+    """A task runner that knows when its cluster has come to an end."""
+
+    def cluster_failure(self) -> str | None:
+        """Why no job can run any more; None while some can."""
+
+
+def run_each(runner: TaskRunner[Any], task: Task[..., Any], jobs: Iterable[Job], window: int) -> Iterator[Outcome[Job]]:
+    """Run ``task(job=job)`` for every job, at most ``window`` at a time, yielding outcomes as they come.
+
+    ``jobs`` is read only when there is room, so a generator can decide late whether there is more to do.
+    A job that was lost is tried again alone, once all others in flight have ended: then it can only kill itself, and
+    one that was merely on the worker of another that kills it ends well.
+    Must be called inside a flow run. Raises PipelineError when nothing ends for STALL_SECONDS, or when the cluster is
+    gone.
+    """
+    flight: _Flight[Job] = _Flight(runner, task)
+    source = iter(jobs)
+    while True:
+        while not flight.suspects and len(flight.running) < window and (job := next(source, None)) is not None:
+            flight.submit(job, attempt=1)
+        if not flight.running and flight.suspects:
+            flight.submit(*flight.suspects.pop(0))
+        if not flight.running:
+            flight.tell_crashed(RECORD_SECONDS)
+            return
+        outcome = flight.next_outcome()
+        if outcome is not None:
+            yield outcome
+
+
+def run_in_groups(
+    runner: TaskRunner[Any], task: Task[..., Any], jobs: Iterable[OneJob], window: int, size: int
+) -> Iterator[Outcome[OneJob]]:
+    """Run ``task(job=group)`` for groups of ``size`` jobs, at most ``window`` groups at a time; an outcome a job.
+
+    A group that Dask lost goes on in halves, so that a job which kills its worker every time ends up alone.
+    """
+    for outcome in run_each(runner, task, in_groups(jobs, size), window):
+        for job in outcome.job.jobs:
+            yield Outcome(job, error=_error_of(job, outcome.error))
+
+
+def _error_of(job: ShardJob, error: BaseException | None) -> BaseException | None:
+    if not isinstance(error, GroupError):
+        return error
+    return PipelineError(error.failures[job.name]) if job.name in error.failures else None
+
+
+class SettingsOnce(SettingsContext):
+    """Prefect's settings, which go along with every task run, turned into a dict once: it takes 16 ms."""
+
+    _serialized: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def serialize(self, include_secrets: bool = True) -> dict[str, Any]:
+        """The settings as Prefect sends them to workers."""
+        if not self._serialized:
+            self._serialized = super().serialize(include_secrets=True)
+        return self._serialized if include_secrets else super().serialize(include_secrets=False)
+
+
+class _Flight(Generic[Job]):
+    """The jobs in flight."""
+
+    def __init__(self, runner: TaskRunner[Any], task: Task[..., Any]) -> None:
+        self.runner = runner
+        self.task = task
+        current = get_settings_context()
+        self.settings = SettingsOnce(profile=current.profile, settings=current.settings)
+        self.running: dict[UUID, tuple[Any, Job, int]] = {}
+        self.finished: queue.Queue[UUID] = queue.Queue()
+        self.crashed: dict[UUID, str] = {}
+        self.suspects: list[tuple[Job, int]] = []
+
+    def submit(self, job: Job, attempt: int) -> None:
+        """Hand a job to the runner; its end comes through the queue."""
+        with self.settings:
+            future = self.runner.submit(self.task, parameters={"job": job})
+        run_id = future.task_run_id
+        self.running[run_id] = (future.wrapped_future, job, attempt)
+        future.wrapped_future.add_done_callback(lambda _: self.finished.put(run_id))
+
+    def next_outcome(self) -> Outcome[Job] | None:
+        """Wait for one job; None if it was lost and is on its way again."""
+        run_id = self._next_finished()
+        wrapped, job, attempt = self.running[run_id]
+        try:
+            if getattr(wrapped, "status", "finished") == "finished":
+                return _outcome(job, wrapped.result())
+            self._end_with_the_cluster()
+            return self._lost(run_id, job, attempt, wrapped.status)
+        finally:
+            self.running.pop(run_id)
+            getattr(wrapped, "release", lambda: None)()
+
+    def tell_crashed(self, seconds: float) -> None:
+        """Tell the API of lost task runs, and again for some seconds of those that it has not heard of yet."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self.crashed = {run_id: why for run_id, why in self.crashed.items() if not _report_crashed(run_id, why)}
+            if not self.crashed or time.monotonic() > deadline:
+                return
+            time.sleep(0.5)
+
+    def _next_finished(self) -> UUID:
+        deadline = time.monotonic() + STALL_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                return self.finished.get(timeout=LOOK_SECONDS)
+            except queue.Empty:
+                self._end_with_the_cluster()
+        self._give_up(f"no job ended for {STALL_SECONDS:.0f} s; look at the Dask dashboard")
+
+    def _end_with_the_cluster(self) -> None:
+        if isinstance(self.runner, TellsOfItsCluster) and (why := self.runner.cluster_failure()):
+            self._give_up(why)
+
+    def _give_up(self, why: str) -> NoReturn:
+        """End with all that is out: their task runs would stay Running."""
+        self.crashed |= dict.fromkeys(self.running, why)
+        self.tell_crashed(RECORD_SECONDS)
+        jobs = ", ".join(str(job) for _, job, _ in self.running.values())
+        raise PipelineError(f"{why}; unfinished: {jobs}. Run again: finished work is kept")
+
+    def _lost(self, run_id: UUID, job: Job, attempt: int, status: str) -> Outcome[Job] | None:
+        message = f"Dask gave up on this task run ({status}): its worker died, attempt {attempt} of {LOST_ATTEMPTS}"
+        self.crashed[run_id] = message
+        self.tell_crashed(0)
+        if isinstance(job, Group) and (halves := job.halves()):
+            get_run_logger().warning("%s: Dask gave up on them (%s): a worker died; they go on in halves", job, status)
+            self.suspects += [(cast(Job, half), 1) for half in halves]
+            return None
+        if attempt < LOST_ATTEMPTS:
+            get_run_logger().warning("%s: %s", job, message)
+            self.suspects.append((job, attempt + 1))
+            return None
+        return Outcome(job, error=PipelineError(f"{job}: {message}; see the worker's log for what killed it"))
+
+
+def _outcome(job: Job, state: State[Any]) -> Outcome[Job]:
+    result = state.result(raise_on_failure=False)
+    if state.is_completed():
+        return Outcome(job, result=result)
+    error = result if isinstance(result, BaseException) else PipelineError(f"{job}: {state.message}")
+    return Outcome(job, error=error)
+
+
+def _report_crashed(run_id: UUID, message: str) -> bool:
+    """Whether the API has taken it: 404 until the task run's first event, which may have died with its worker."""
+    with get_client(sync_client=True) as client:
+        try:
+            client.set_task_run_state(run_id, Crashed(message=message), force=True)
+        except httpx.HTTPError as error:
+            get_run_logger().debug("task run %s cannot be set to Crashed: %s", run_id, error)
+            return False
+    return True

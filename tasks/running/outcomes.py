@@ -1,0 +1,101 @@
+"""Let a flow or task end with a sentence: what came of it, or what is wrong, not a stack trace."""
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from prefect import Task
+from prefect.client.schemas.objects import State
+from prefect.context import TaskRunContext, get_run_context
+from prefect.logging import get_run_logger
+from prefect.states import Completed, Failed
+
+from tasks.contracts.errors import PipelineError, TransientError
+from tasks.io.storage import in_words
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Told(Protocol):
+    """A result that can be told in a sentence."""
+
+    def in_words(self) -> str:
+        """What came of it, in a line."""
+
+
+ToldResult = TypeVar("ToldResult", bound=Told)
+
+
+def fails_in_words(function: Callable[P, R]) -> Callable[P, R]:
+    """Turn a PipelineError that the function raises, and a fault of the storage, into a Failed state with its message.
+
+    A TransientError is raised on while a retry is left, since Prefect retries what is raised; so is a fault of the
+    program, with its trace.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except PipelineError as error:
+            return _failed(error)
+        except OSError as error:
+            told = in_words(error)
+            if told is None:
+                raise
+            return _failed(told)
+
+    return wrapped
+
+
+def _tells_anew(record: logging.LogRecord) -> bool:
+    """Whether a line of Prefect's log stays: the engine of a deployed run tells a failure again, with its trace."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(error, PipelineError) and str(record.msg).startswith("Engine execution exited"))
+
+
+logging.getLogger("prefect.flow_runs").addFilter(_tells_anew)
+
+
+def _failed(error: PipelineError) -> Any:
+    if isinstance(error, TransientError) and _is_retried():
+        raise error from None
+    get_run_logger().error("%s", error)
+    return Failed(message=str(error), data=error)
+
+
+def _is_retried() -> bool:
+    """Whether Prefect will try the running task or flow again if it raises."""
+    context = get_run_context()
+    if isinstance(context, TaskRunContext):
+        return context.task_run.run_count <= context.task.retries
+    run = context.flow_run
+    return run is not None and run.run_count <= (run.empirical_policy.retries or 0)
+
+
+def ends_in_words(function: Callable[P, ToldResult]) -> Callable[P, ToldResult]:
+    """For flows: as ``fails_in_words``, and a flow that completes says in its state's message what came of it.
+
+    Prefect hands the state's data on, so that a caller of the flow gets the result.
+    """
+    failing = fails_in_words(function)
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> ToldResult:
+        result = failing(*args, **kwargs)
+        if isinstance(result, State):
+            return result
+        return Completed(message=result.in_words(), data=result)  # type: ignore[return-value]
+
+    return wrapped
+
+
+def run_task(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a task in this process and return its result; raises what it failed with.
+
+    A task that is called plainly hands a returned Failed state on as if it were a result.
+    """
+    state: State[R] = task(*args, return_state=True, **kwargs)
+    return state.result()

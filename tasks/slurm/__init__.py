@@ -1,0 +1,1 @@
+"""The Slurm client: commands, states, parsing, reasons."""

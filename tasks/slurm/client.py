@@ -1,0 +1,133 @@
+"""Running Slurm's command line tools: scrubbed environment, time limit, and errors that say what they mean."""
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deployments.slurm.folder import executes
+from tasks.contracts.errors import PipelineError, TransientError
+
+# What sbatch inherits would reach the job: SLURM_* and SBATCH_* change it, others may be secret.
+_KEPT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "SLURM_CONF", "TZ", "USER")
+# Texts of Slurm's own error table and of its sockets, each of which passes by itself.
+_UNAVAILABLE = re.compile(
+    r"Unable to contact slurm controller|Socket timed out|Connection (refused|reset|timed out)|Zero Bytes were"
+    r"|in standby mode|temporarily unable|temporarily unavailable|try again|Communication connection failure"
+    r"|Unable to establish|persistent connection|Transport endpoint|Protocol authentication error|Munge",
+    re.IGNORECASE,
+)
+UNKNOWN_JOB = "Invalid job id specified"
+NO_ACCOUNTING = "accounting storage is disabled"
+
+
+class SlurmUnavailable(TransientError):
+    """Slurm did not answer: nothing is known about any job."""
+
+
+class SlurmRefused(PipelineError):
+    """Slurm answered, and said no."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command answered."""
+
+    code: int
+    out: str
+    error: str
+
+
+def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of ``environment`` that Slurm's commands get, and through sbatch every job."""
+    return {name: environment[name] for name in _KEPT if name in environment}
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """Slurm as its command line shows it. ``timeout`` is in seconds, for one command."""
+
+    environment: Mapping[str, str] = field(default_factory=lambda: kept_environment(os.environ))
+    timeout: float = 60
+
+    async def ask(self, *arguments: str) -> Answer:
+        """Run a command to its end, whatever it answers.
+
+        Raises SlurmUnavailable if it is missing, takes too long, or could not reach a daemon.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *arguments,
+                env=dict(self.environment),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise SlurmUnavailable(
+                f"{arguments[0]}: {error.strerror}; the worker must run where Slurm's commands are installed"
+            ) from None
+        answer = await self._finish(process, arguments[0])
+        if answer.code and _UNAVAILABLE.search(answer.error):
+            raise SlurmUnavailable(f"{arguments[0]}: {answer.error}")
+        return answer
+
+    async def run(self, *arguments: str) -> str:
+        """Standard output of a command that must succeed. Raises SlurmRefused with Slurm's words."""
+        answer = await self.ask(*arguments)
+        if answer.code:
+            raise SlurmRefused(f"{arguments[0]}: {answer.error or f'exit status {answer.code}'}")
+        return answer.out
+
+    async def cluster_name(self) -> str:
+        """ClusterName of this cluster's configuration."""
+        text = await self.run("scontrol", "show", "config")
+        found = re.search(r"^ClusterName\s*=\s*(\S+)", text, re.MULTILINE)
+        if not found:
+            raise SlurmUnavailable("scontrol show config names no ClusterName")
+        return found[1]
+
+    async def submit(self, script: str) -> int:
+        """Submit the batch script that lies at ``script``; gives the job's id."""
+        out = await self.run("sbatch", "--parsable", script)
+        found = re.match(r"(\d+)(;\S+)?\s*$", out.splitlines()[-1] if out.strip() else "")
+        if not found:
+            raise SlurmRefused(f"sbatch: expected a job id, got {out.strip()!r}")
+        return int(found[1])
+
+    async def jobs_by_script(self) -> dict[Path, int]:
+        """This user's jobs that slurmctld knows, by the script that each executes; the newest of each."""
+        text = await self.run("squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-O", "JobID:24|,Command:4096")
+        rows = (line.split("|", 1) for line in text.splitlines() if "|" in line)
+        return {Path(script.strip()): number for number, script in sorted((int(job), script) for job, script in rows)}
+
+    async def script_of(self, job_id: int) -> Path | None:
+        """The script of a job that slurmctld knows, running, waiting or just ended; None if it knows no such job."""
+        answer = await self.ask("squeue", "-h", "-t", "all", "-j", str(job_id), "-O", "Command:4096")
+        script = answer.out.strip()
+        return Path(script) if not answer.code and script else None
+
+    async def cancel(self, job_id: int, folder: Path | None = None) -> None:
+        """Cancel a job; one that has ended already is fine. Raises SlurmRefused for another user's.
+
+        With the ``folder`` of its script, another job that got the same id since is left alone.
+        """
+        if folder is not None and not executes(await self.script_of(job_id) or Path(), folder):
+            return
+        answer = await self.ask("scancel", str(job_id))
+        if answer.code and UNKNOWN_JOB not in answer.error:
+            raise SlurmRefused(f"scancel {job_id}: {answer.error}")
+
+    async def _finish(self, process: asyncio.subprocess.Process, name: str) -> Answer:
+        try:
+            out, error = await asyncio.wait_for(process.communicate(), self.timeout)
+        except (TimeoutError, asyncio.CancelledError) as reason:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            if isinstance(reason, TimeoutError):
+                raise SlurmUnavailable(f"{name}: no answer within {self.timeout:g} s") from None
+            raise
+        return Answer(process.returncode or 0, out.decode(errors="replace"), error.decode(errors="replace").strip())
