@@ -81,9 +81,8 @@ def test_deployed_flow_runs_from_another_folder_and_bad_parameters_are_refused(u
     told = (tmp_path / "ui.log").read_text(encoding="utf-8")
     assert told.count("Deployment ") == len(listed) and "Created work pool 'local'" in told
     # The link comes last: whoever follows it finds a worker that takes runs.
-    assert told.index("is ready.") < told.index("Prefect UI:") and told.index("The server is up.") < told.index(
-        "Deployment "
-    )
+    steps = [told.index(step) for step in ("The server is up.", "Deployment ", "is ready.", "Prefect UI:")]
+    assert steps == sorted(steps)
     proposed = httpx.get(f"{ui}/deployments/name/quickstart/local", timeout=60).json()["parameters"]
     assert proposed == {"root": str(tmp_path / "quickstart-data")}
     shards = copy_shards("golden", tmp_path / "raw" / "shards")
