@@ -120,7 +120,7 @@ def test_another_user_reads_neither_secret_nor_code(api: Api) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in (api.environment_file, api.home / "code")} == {0o600}
     assert stat.S_IMODE(api.home.stat().st_mode) == 0o700
     attack = """
-import glob, os, sys, urllib.request
+import encodings.idna, glob, os, sys, urllib.request
 os.setgid(65534); os.setuid(65534)
 secret, url = sys.stdin.read().split()
 def readable(path):
@@ -182,9 +182,9 @@ def test_a_database_of_another_version_is_named_at_once(tmp_path: Path, monkeypa
     with sqlite3.connect(home / "prefect.db") as database:
         database.execute("create table alembic_version (version_num varchar(32) not null)")
         database.execute("insert into alembic_version values ('ffffffffffff')")
-    with pytest.raises(PipelineError, match=r"another version of Prefect.*move that folder aside.*XDG_STATE_HOME"):
-        with prefect_api(_free()):
-            pass
+    named = r"another version of Prefect.*move that folder aside.*XDG_STATE_HOME"
+    with pytest.raises(PipelineError, match=named), prefect_api(_free()):
+        pass
 
 
 def _free() -> int:
@@ -203,12 +203,12 @@ def _free() -> int:
     ],
 )
 def test_no_proxy_is_extended(given: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "")  # so that the patch restores both
+        monkeypatch.delenv(name)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     exempt_loopback()
-    monkeypatch.setenv("checked", "")  # the patch restores what it knows
     assert os.environ["no_proxy"] == expected
 
 
@@ -228,7 +228,7 @@ def test_a_program_behind_a_proxy_asks_it_for_nothing(tmp_path: Path) -> None:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_") and k.lower() != "no_proxy"}
         done = subprocess.run(
             [sys.executable, "-m", "cli", "check", "--dataset-dir", str(tmp_path / "none")],
-            env=kept | {name: address for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy")},
+            env=kept | dict.fromkeys(("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy"), address),
             cwd=ROOT,
             capture_output=True,
             text=True,
@@ -241,7 +241,7 @@ def test_a_program_behind_a_proxy_asks_it_for_nothing(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("home", ["/", None])
 def test_a_user_without_a_home_folder_is_told_of_the_variable(home: str | None) -> None:
-    code = "import os; os.setgid(54321); os.setuid(54321)\nfrom cli.server import prefect_api\nwith prefect_api(): pass"
+    code = "import os; from cli.server import prefect_api\nos.setgid(54321); os.setuid(54321)\nwith prefect_api(): pass"
     code = f"try:\n    exec({code!r})\nexcept Exception as error: print(type(error).__name__, error)"
     environment = {name: os.environ[name] for name in ("PATH",)} | {
         "PYTHONPATH": str(ROOT),
@@ -250,3 +250,15 @@ def test_a_user_without_a_home_folder_is_told_of_the_variable(home: str | None) 
     environment |= {"HOME": home} if home else {}
     done = subprocess.run([sys.executable, "-c", code], env=environment, cwd="/", capture_output=True, text=True)
     assert done.stdout.startswith("PipelineError") and "set XDG_STATE_HOME" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_port_for_a_server_that_is_not_ours_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", "ui", "--port", "4300"],
+        env=os.environ | {"PREFECT_API_URL": "http://127.0.0.1:9/api"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and "--port is for a server of our own, but PREFECT_API_URL" in done.stderr
