@@ -7,6 +7,7 @@ from collections.abc import Set
 from typing import Any, NamedTuple
 
 from tasks.convert.jpeg import JpegVerdict, check_jpeg
+from tasks.io.byte_ranges import Content
 from tasks.io.files import readable_text
 from tasks.io.raw_tar import SAMPLE_MEMBERS
 
@@ -18,6 +19,9 @@ uid_pattern = re.compile(r"[0-9a-f]{32}")
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CHAT_MARKER = re.compile(r"<\|[A-Za-z0-9_]+\|>|<(?:image|video|audio)>")
 """Special tokens in the form that Qwen, Llama and others give them, and the placeholders of media."""
+
+MAX_TEXT_BYTES = 256 << 20
+"""Bytes of JSON or TXT above which a sample is rejected: both must fit into a worker's memory several times."""
 
 _DEEP = 100
 _MAX_DEPTH = 800
@@ -53,7 +57,16 @@ def judge_members(extensions: Set[str]) -> Verdict | None:
     return Verdict(before_uid="_".join(["unexpected", *names]), cause=f"unexpected members: {', '.join(names)}")
 
 
-def judge(key: str, jpg: bytes, json_bytes: bytes, txt: bytes) -> Verdict:
+def judge_sizes(json_size: int, txt_size: int) -> Verdict | None:
+    """Return the verdict on a sample whose texts are too large to be read; None if they are not."""
+    sizes = (("JSON", json_size), ("TXT", txt_size))
+    large = next((name for name, size in sizes if size > MAX_TEXT_BYTES), None)
+    if large is None:
+        return None
+    return Verdict(before_uid=INVALID, cause=f"the {large} is larger than {MAX_TEXT_BYTES >> 20} MiB")
+
+
+def judge(key: str, jpg: Content, json_bytes: bytes, txt: bytes) -> Verdict:
     """The verdict on a sample with all its members."""
     uid = None
     try:

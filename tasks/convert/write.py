@@ -10,8 +10,9 @@ from tasks.convert.output_tar import OutputTar
 from tasks.convert.plan_files import PlannedTars, plan_and_tar, read_samples
 from tasks.convert.sample import conversation_json, parse
 from tasks.convert.scan import sample_digest
+from tasks.io.byte_ranges import Content, read_sample
 from tasks.io.files import atomic_file
-from tasks.io.raw_tar import SAMPLE_MEMBERS, read_ranges
+from tasks.io.raw_tar import SAMPLE_MEMBERS
 
 _ROWS_AT_A_TIME = 1000
 
@@ -54,7 +55,7 @@ def _write_members(output: OutputTar, job: WriteJob, plan: PlannedTars, tar: Pla
     return written
 
 
-def _raw_samples(job: WriteJob, tar: PlannedTar) -> Iterator[tuple[str, bytes, bytes, bytes]]:
+def _raw_samples(job: WriteJob, tar: PlannedTar) -> Iterator[tuple[str, Content, bytes, bytes]]:
     """uid, JPG, JSON and TXT of every sample of the tar, held against the digest of the scan."""
     with ExitStack() as stack:
         name, file = None, None
@@ -71,8 +72,8 @@ def _rows(job: WriteJob, tar: PlannedTar) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
-def _members(file: BinaryIO, row: dict[str, Any]) -> list[bytes]:
-    members = read_ranges(file, [(row[f"{m}_offset"], row[f"{m}_size"]) for m in SAMPLE_MEMBERS])
+def _members(file: BinaryIO, row: dict[str, Any]) -> tuple[Content, bytes, bytes]:
+    members = read_sample(file, [(row[f"{m}_offset"], row[f"{m}_size"]) for m in SAMPLE_MEMBERS])
     if sample_digest(*members) != row["digest"]:
         raise ShardError(
             f"{row['raw_tar']}, key {row['key'].decode('utf-8', 'backslashreplace')}: the bytes are not those that "
