@@ -75,7 +75,8 @@ def _fault(image: ImageFile.ImageFile, file_size: int) -> str | None:
     pixels = image.width * image.height
     memory = pixels * len(image.getbands()) * _COEFFICIENT_BYTES
     if memory > MAX_UNBACKED_BYTES and file_size * 8 * _BLOCK_PIXELS < pixels:
-        return f"the image claims {image.width} x {image.height} pixels in {file_size} bytes, less than a bit a block"
+        claim = f"{image.width} x {image.height} pixels in {file_size} bytes"
+        return f"the image does not decode: {claim} are less than a bit for each block"
     image.draft("L", (1, 1))
     image.load()
     return None

@@ -26,6 +26,7 @@ MAX_TEXT_BYTES = 256 << 20
 _DEEP = 100
 _MAX_DEPTH = 800
 """Nesting that every stack can hold: Python's own limit depends on how deep the caller is."""
+_TOO_DEEP = f"the JSON is nested more than {_MAX_DEPTH} deep"
 
 
 class UnusableSampleError(Exception):
@@ -51,9 +52,12 @@ def judge_members(extensions: Set[str]) -> Verdict | None:
     if extensions == _WHOLE:
         return None
     missing = sorted(_WHOLE - extensions)
-    if missing:
-        return Verdict(before_uid="_".join(["missing", *missing]), cause=f"the sample lacks {', '.join(missing)}")
     names = [readable_text(name) for name in sorted(extensions - _WHOLE)]
+    if missing:
+        instead = f"; it has {', '.join(names)} instead, which is not converted" if names else ""
+        return Verdict(
+            before_uid="_".join(["missing", *missing]), cause=f"the sample lacks {', '.join(missing)}{instead}"
+        )
     return Verdict(before_uid="_".join(["unexpected", *names]), cause=f"unexpected members: {', '.join(names)}")
 
 
@@ -112,13 +116,13 @@ def parse(json_bytes: bytes, txt: bytes) -> tuple[dict[str, Any], str]:
     try:
         record = json.loads(json_bytes)
     except RecursionError:
-        raise UnusableSampleError("the JSON is nested too deep") from None
+        raise UnusableSampleError(_TOO_DEEP) from None
     except ValueError as error:
         raise UnusableSampleError(f"the JSON cannot be read: {error}") from None
     if not isinstance(record, dict):
         raise UnusableSampleError(f"the JSON is a {type(record).__name__}, not an object")
     if json_bytes.count(b"[") + json_bytes.count(b"{") > _MAX_DEPTH and _depth(record) > _MAX_DEPTH:
-        raise UnusableSampleError("the JSON is nested too deep")
+        raise UnusableSampleError(_TOO_DEEP)
     return record, caption
 
 
@@ -170,7 +174,7 @@ def conversation_json(record: dict[str, Any], caption: str, prompt: str, source:
     except UnicodeEncodeError:
         raise UnusableSampleError("a text of the JSON cannot be written as UTF-8") from None
     except RecursionError:
-        raise UnusableSampleError("the JSON is nested too deep") from None
+        raise UnusableSampleError(_TOO_DEEP) from None
 
 
 def split_hash(uid: str) -> int:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from tasks.contracts.errors import TransientError
+from tasks.convert.completeness import find_gap, read_successes
 from tasks.convert.models import ScanJob, ScanSummary
 from tasks.convert.sample import Verdict, judge, judge_members, judge_sizes, split_hash
 from tasks.io.byte_ranges import Content, pieces_of, read_sample
@@ -115,6 +116,7 @@ def _write(job: ScanJob, table: pa.Table) -> None:
 
 def _summary(job: ScanJob, contents: TarContents, table: pa.Table) -> ScanSummary:
     trouble = contents.troubles[0] if contents.troubles else None
+    gap = find_gap(contents, read_successes(job.stats_file))
     usable = pc.sum(pc.and_(table["before_uid"].is_null(), table["after_uid"].is_null())).as_py() or 0
     what = (
         f"{job.tar.name}: {trouble.member or 'the archive'} (byte {trouble.offset}) {trouble.message}"
@@ -127,4 +129,5 @@ def _summary(job: ScanJob, contents: TarContents, table: pa.Table) -> ScanSummar
         usable=usable,
         trouble=what,
         samples_before_trouble=trouble.groups_before if trouble else None,
+        gap=f"{job.tar.name} {gap[0]} (byte {gap[1]})" if gap else None,
     )

@@ -88,6 +88,11 @@ def list_raw_tars(folder: Path) -> list[Path]:
     return tars
 
 
+def hidden_tars(folder: Path) -> list[str]:
+    """Return the names of tars that :func:`list_raw_tars` ignores, since they start with a dot."""
+    return sorted(path.name for path in folder.glob(".*.tar"))
+
+
 def read_tar(path: Path) -> TarContents:
     """Read all headers of a raw tar. A damaged tar is not an error here: its troubles are in the answer.
 
