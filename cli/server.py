@@ -29,6 +29,7 @@ from prefect.settings import (
 )
 
 from cli.guard import ALLOWED_HOSTS, CODE_FILE, OPEN_PATH, STARTUP_FAILED
+from deployments.patience import check_server_version
 from tasks.contracts.errors import PipelineError
 from tasks.io.files import write_bytes
 from tasks.io.proxies import changed_environment, exempt_loopback
@@ -93,6 +94,8 @@ def prefect_api(port: int | None = None, allowed_hosts: Iterable[str] = ()) -> I
 def _refuse_silent(url: str) -> None:
     with get_client(sync_client=True) as client:
         trouble = client.api_healthcheck()
+        if not trouble:
+            check_server_version(client)
     if trouble:
         why = re.split(r"\n| - ", str(trouble))[0]
         ending = "" if url.rstrip("/").endswith("/api") else ", give an address that ends with /api"
