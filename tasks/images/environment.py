@@ -18,6 +18,7 @@ import uv
 from tasks import downloader_startup
 from tasks.contracts.certificates import is_untrusted, trusted_file
 from tasks.contracts.errors import DownloadError
+from tasks.contracts.exit_status import describe_exit
 from tasks.contracts.layout import DataRoot
 from tasks.contracts.settings import DownloadSettings
 from tasks.images.interpreters import find_python
@@ -190,7 +191,7 @@ def _run(command: list[str], environment: Mapping[str, str], failed: str, way_ou
     said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
     if is_untrusted(said):
         way_out = _certificate_advice()
-    raise DownloadError(f"{failed} (exit code {done.returncode}):\n{said}\n{way_out}")
+    raise DownloadError(f"{failed} ({command[0]} {describe_exit(done.returncode)}):\n{said}\n{way_out}")
 
 
 def _repair_advice(folder: Path) -> str:
