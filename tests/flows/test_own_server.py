@@ -1,6 +1,7 @@
 """An own server: who may use it, what it takes from the user's environment, and how it fails."""
 
 import os
+import re
 import select
 import socket
 import sqlite3
@@ -9,9 +10,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import IO
 
 import httpx
 import pytest
@@ -112,6 +114,28 @@ def test_a_request_needs_the_secret_and_a_name_of_this_server(api: Api) -> None:
     with tunnel(int(own.partition(":")[2])) as port:
         assert status(api, port=port, Origin=f"http://127.0.0.1:{port}") == 200
         assert status(api, port=port, auth="") == 401
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_program_names_its_own_ui_and_a_terminal_alone_gets_the_code(terminal: bool, tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_API_")}
+    reading, writing = os.openpty() if terminal else os.pipe()
+    with os.fdopen(reading, "rb", buffering=0) as stderr:
+        command = [sys.executable, "-m", "cli", "check", "--dataset-dir", str(tmp_path / "none")]
+        environment = kept | {"XDG_STATE_HOME": str(tmp_path), "DO_NOT_TRACK": "1"}
+        program = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=writing)
+        os.close(writing)
+        told = "".join(_read_until_closed(stderr))
+    assert program.wait(300) == 1 and "Beginning flow run" in told, told
+    assert "View at" not in told
+    place = r"/open#[\w-]{43}\s" if terminal else rf" \(its password is in {tmp_path}/\S+/environment.sh\)\n"
+    assert re.search(rf"(?m)^Prefect UI until this program ends: http://127\.0\.0\.1:\d+{place}", told), told
+
+
+def _read_until_closed(stream: IO[bytes]) -> Iterator[str]:
+    with suppress(OSError):  # a terminal whose last writer is gone
+        while data := stream.read(65536):
+            yield data.decode()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
