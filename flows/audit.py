@@ -6,7 +6,7 @@ from typing import Any
 
 from prefect import flow, get_run_logger
 
-from deployments.dask import task_runner, worker_count
+from deployments.dask import task_runner
 from tasks.audit.gate import Tally, check_gate, shard_names
 from tasks.audit.models import AuditJob, AuditTotals, ShardAudit
 from tasks.audit.task import audit_shards
@@ -20,11 +20,11 @@ from tasks.io.fingerprints import Verify
 from tasks.io.receipts import timed
 from tasks.io.shard_index import ShardIndexes
 from tasks.running.caching import stored_in
-from tasks.running.fanout import jobs_in_flight, run_in_groups
+from tasks.running.fanout import run_jobs
 from tasks.running.flow_lock import alone
-from tasks.running.groups import finished_by_notes, group_size, look_up
+from tasks.running.groups import finished_by_notes, look_up
 from tasks.running.outcomes import ends_in_words
-from tasks.running.progress import show_table, with_progress
+from tasks.running.progress import show_table
 
 
 @flow(name="audit-download", flow_run_name="audit {shards_dir}")
@@ -103,9 +103,7 @@ def _audit(left: list[AuditJob], profile: ClusterProfile, audit_dir: Path) -> It
     unfinished = []
     with task_runner(profile, audit_dir) as runner:
         task = stored_in(audit_shards, audit_dir / "results")
-        window, size = jobs_in_flight(worker_count(profile)), group_size(len(left), profile.task_runs)
-        outcomes = run_in_groups(runner, task, left, window, size)
-        for outcome in with_progress(outcomes, "audit-progress", len(left), "shards"):
+        for outcome in run_jobs(runner, task, left, profile, stage="audit", unit="shards", total=len(left)):
             audit = finished_by_notes(outcome.job) or outcome.job.finished()
             if audit is None:
                 unfinished.append(f"{outcome.job} did not finish: {outcome.error or 'no valid receipt'}; run again")

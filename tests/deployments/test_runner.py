@@ -27,7 +27,7 @@ def name_of(job: Job) -> str:
 @flow
 def three_jobs() -> list[str]:
     workers = {"n_workers": 1, "processes": False, "dashboard_address": ":0"}
-    with ClusterRunner(cluster_class="distributed.LocalCluster", cluster_kwargs=workers) as runner:
+    with ClusterRunner(jobs_at_once=1, cluster_class="distributed.LocalCluster", cluster_kwargs=workers) as runner:
         jobs = [Job("first"), Job("second"), Job("second")]
         return sorted(outcome.result for outcome in run_each(runner, name_of, jobs, window=3))
 
