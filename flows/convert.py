@@ -76,7 +76,7 @@ def convert_dataset(
 
 
 def _convert(conversion: Conversion, profile: ClusterProfile) -> ConvertResult:
-    conversion.clean_up()
+    conversion.begin()
     plan = _scan_and_write(conversion, profile)
     manifest = conversion.finish(plan)
     if not plan.tars:
