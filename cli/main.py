@@ -38,6 +38,7 @@ PROGRAMS = {
     "status": Command("cli.status:main", "show how far a data root is"),
     "browse": Command("cli.browse:main", "look at samples in a browser"),
     "ui": Command("cli.ui:main", "start a Prefect server and a worker on this machine"),
+    "deploy": Command("cli.deploy:main", "create a work pool and a deployment of every flow"),
     "pool": Command("cli.pool:create", "create or update the Slurm work pool"),
     "render": Command("cli.pool:render_script", "print the batch script of a Slurm job"),
     "automations": Command("cli.automations:main", "create or replace the notifications on a server"),

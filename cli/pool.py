@@ -46,12 +46,13 @@ def render_script(arguments: list[str]) -> None:
 
 def create(arguments: list[str]) -> None:
     """Create the work pool, or update its job variables, with the profile's as defaults."""
+    from deployments.patience import print_line
     from deployments.slurm.pool import create_pool
 
     options = read_arguments(_Pool, arguments, "pool")
     with _errors_as_sentences():
         profile = load_profile(options.cluster)
-        sys.stdout.write(create_pool(str(options.model_dump()["name"]), profile.slurm) + "\n")
+        print_line(create_pool(str(options.model_dump()["name"]), profile.slurm, print_line))
 
 
 @contextmanager

@@ -1,22 +1,30 @@
 """A Prefect server and a worker on this machine, for triggering the flows in a browser: ``datacomp-energon ui``."""
 
 import signal
+import socket
 import subprocess
 import sys
+import time
+from datetime import datetime
 from pathlib import Path
+from typing import Final
 
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
 from cli.command_line import DONE, FAILED, CommandLine, read_arguments, say
 from cli.server import await_end, prefect_api
+from deployments.deploy import create_deployments, create_pool
+from deployments.patience import ask_with_patience, print_line
 from flows.quickstart import quickstart
 from tasks.contracts.errors import PipelineError
 
-POOL = "local"
+POOL: Final = "local"
 _STOP_SECONDS = 30
+_WORKER = f"ui on {socket.gethostname()}"
+_WORKER_COMMAND = [sys.executable, "-m", "prefect", "worker", "start"]
 
 
 class UiCommandLine(CommandLine):
@@ -30,41 +38,44 @@ def serve(port: int) -> int:
 
     The configured API is used if there is one; otherwise a server of our own, with the history of earlier runs.
     """
-    sys.stdout.write("Starting a server and a worker, which takes up to a minute.\n")
-    sys.stdout.flush()
+    print_line("Starting a server and a worker, which takes up to a minute.")
     with prefect_api(port=None if PREFECT_API_URL.value() else port) as api:
-        _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite")
-        _prefect("--no-prompt", "deploy", "--name", f"*/{POOL}", "--prefect-file", str(_prefect_file()))
-        _place_quickstart(Path.cwd())
-        sys.stdout.write(f"\nPrefect UI: {api.ui}/deployments\nStop with Ctrl-C.\n")
-        sys.stdout.flush()
-        worker = subprocess.Popen([sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL])
+        print_line("The server is up.")
+        create_pool(POOL, print_line)
+        before = ask_with_patience(_heartbeat, print_line)
+        # The worker takes seconds to import what it needs, in which the deployments are made.
+        worker = subprocess.Popen([*_WORKER_COMMAND, "--pool", POOL, "--name", _WORKER])
         try:
+            create_deployments(POOL, print_line)
+            ask_with_patience(_place_quickstart, print_line)
+            _wait_for_worker(worker, before)
+            print_line(f"Worker {_WORKER} is ready.")
+            print_line(f"\nPrefect UI: {api.ui}/deployments\nStop with Ctrl-C.")
             return worker.wait()
         finally:
             worker.terminate()
             await_end(worker, _STOP_SECONDS)
 
 
-def _place_quickstart(folder: Path) -> None:
-    """Let the form of the quickstart propose a data root in ``folder``: a deployed run has no folder of its own."""
-    with get_client(sync_client=True) as client:
-        deployment = client.read_deployment_by_name(f"{quickstart.name}/{POOL}")
-        root = folder / str(quickstart.parameters.properties["root"]["default"])
-        client.update_deployment(deployment.id, DeploymentUpdate(parameters={"root": str(root)}))
+def _place_quickstart(client: SyncPrefectClient) -> None:
+    """Let the form of the quickstart propose a data root here: a deployed run has no folder of its own."""
+    deployment = client.read_deployment_by_name(f"{quickstart.name}/{POOL}")
+    root = Path.cwd() / str(quickstart.parameters.properties["root"]["default"])
+    client.update_deployment(deployment.id, DeploymentUpdate(parameters={"root": str(root)}))
 
 
-def _prefect_file() -> Path:
-    path = Path(__file__).resolve().parent.parent / "prefect.yaml"
-    if not path.exists():
-        raise PipelineError(f"{path} is not there: run this from a checkout that is installed with `pip install -e`")
-    return path
+def _heartbeat(client: SyncPrefectClient) -> datetime | None:
+    """Return when the server last heard of this host's worker; None if it never did."""
+    known = {worker.name: worker.last_heartbeat_time for worker in client.read_workers_for_work_pool(POOL)}
+    return known.get(_WORKER)
 
 
-def _prefect(*arguments: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "prefect", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise PipelineError(f"prefect {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+def _wait_for_worker(process: subprocess.Popen[bytes], before: datetime | None) -> None:
+    """Return once the server has a newer heartbeat than ``before``. Raises PipelineError if the worker ends first."""
+    while ask_with_patience(_heartbeat, print_line) == before:
+        if process.poll() is not None:
+            raise PipelineError(f"the worker ended with exit status {process.returncode}; its last words stand above")
+        time.sleep(0.2)
 
 
 def main(arguments: list[str]) -> None:

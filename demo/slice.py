@@ -78,6 +78,7 @@ def slice_yaml(demo: DemoSlice) -> dict[str, Any]:
             "response_timeout": 20,
             "expected_success_rate": 0.75,
             "accepted_findings": ["host_loopback"],
+            "allow_private_hosts": True,
         },
         "gate": {"minimum_successes": 1400},
         "convert": {"max_samples_per_tar": 250, "validation_fraction": 0.05, "minimum_train_samples": 1200},

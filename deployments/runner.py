@@ -32,6 +32,9 @@ class Explains(Protocol):
     def hopeless(self) -> bool:
         """Whether waiting on is in vain."""
 
+    def paused(self) -> str:
+        """Return why time does not count now, in a sentence; an empty string if it does."""
+
 
 class ClusterRunner(DaskTaskRunner):
     """Starts its cluster with the first task; fails in words when no worker comes."""
@@ -45,6 +48,7 @@ class ClusterRunner(DaskTaskRunner):
         self.startup_seconds = startup_seconds
         self._scheduler = ""
         self._alone_since: float | None = None
+        self._paused = False
 
     @property
     def client(self) -> PrefectDaskClient:
@@ -53,7 +57,7 @@ class ClusterRunner(DaskTaskRunner):
         if client is None:
             client = self._connect()
             self._scheduler = _address(client)
-            _await_worker(client, self._cluster, self.startup_seconds)
+            self._await_worker(client)
             show_link("dask-dashboard", client.dashboard_link, f"Dask's dashboard; scheduler at {self._scheduler}")
             if self.report_folder:
                 self._exit_stack.enter_context(_reported(client, self.report_folder / REPORT_FILE))
@@ -80,11 +84,35 @@ class ClusterRunner(DaskTaskRunner):
         if _has_worker(client):
             self._alone_since = None
             return None
-        self._alone_since = self._alone_since or time.monotonic()
+        if self._alone_since is None or self._is_paused():
+            self._alone_since = time.monotonic()
         if time.monotonic() - self._alone_since < self.startup_seconds:
             return None
         where = f"no Dask worker was at {self._scheduler} for {self.startup_seconds:.0f} s"
         return f"{where}: {self._cluster.explain()}" if isinstance(self._cluster, Explains) else where
+
+    def _await_worker(self, client: PrefectDaskClient) -> None:
+        """Return with the first worker. Raises PipelineError if none comes in time, or once none can come."""
+        started = looked = time.monotonic()
+        while not _has_worker(client):
+            now = time.monotonic()
+            started = now if self._is_paused() else started
+            if isinstance(self._cluster, Explains) and now - looked > _LOOK_SECONDS:
+                looked = now
+                if self._cluster.hopeless():
+                    words = f"no Dask worker came to {_address(client)}, and none will"
+                    raise PipelineError(f"{words}: {self._cluster.explain()}")
+            if now - started > self.startup_seconds:
+                raise PipelineError(_nobody_came(client, self._cluster, self.startup_seconds))
+            time.sleep(0.2)
+
+    def _is_paused(self) -> bool:
+        """Whether time does not count, because whoever starts the workers does not answer; warns when that begins."""
+        why = self._cluster.paused() if isinstance(self._cluster, Explains) else ""
+        if why and not self._paused:
+            get_run_logger().warning("%s", why)
+        self._paused = bool(why)
+        return self._paused
 
     def _connect(self) -> PrefectDaskClient:
         try:
@@ -99,19 +127,6 @@ def _has_worker(client: PrefectDaskClient) -> bool:
 
 def _address(client: PrefectDaskClient) -> str:
     return str(client.scheduler.address) if client.scheduler else "an unknown address"
-
-
-def _await_worker(client: PrefectDaskClient, cluster: Any, seconds: float) -> None:
-    """Return with the first worker. Raises PipelineError after ``seconds``, or once there is nothing to wait for."""
-    started = looked = time.monotonic()
-    while not _has_worker(client):
-        now = time.monotonic()
-        hopeless = False
-        if isinstance(cluster, Explains) and now - looked > _LOOK_SECONDS:
-            looked, hopeless = now, cluster.hopeless()
-        if hopeless or now - started > seconds:
-            raise PipelineError(_nobody_came(client, cluster, now - started))
-        time.sleep(0.2)
 
 
 def _nobody_came(client: PrefectDaskClient, cluster: Any, seconds: float) -> str:

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import os
 import shlex
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,10 @@ from dask_jobqueue.slurm import SLURMCluster, SLURMJob
 from distributed.deploy.spec import ProcessInterface
 
 from deployments.slurm.environment import remove_environment, write_environment
-from deployments.slurm.folder import log_tail, new_folder
-from deployments.slurm.script import ENVIRONMENT_FILE, Job, environment_path, render
+from deployments.slurm.folder import job_in_queue, log_tail, new_folder
+from deployments.slurm.script import ENVIRONMENT_FILE, SCRIPT_FILE, Job, environment_path, render
+from deployments.slurm.settings import SlurmWorkerSettings
+from deployments.slurm.verdict import duration
 from deployments.workers.node import (
     forget_security,
     job_memory,
@@ -28,7 +32,7 @@ from deployments.workers.node import (
 from tasks.contracts.cluster_profile import ClusterProfile, SlurmDask, lifetime_seconds
 from tasks.contracts.errors import PipelineError
 from tasks.contracts.job_variables import JobVariables
-from tasks.slurm.client import Slurm
+from tasks.slurm.client import Slurm, SlurmUnavailable
 from tasks.slurm.reasons import explain, never_starts
 from tasks.slurm.reports import QUEUE_FIELDS, JobReport, parse_squeue
 
@@ -54,6 +58,11 @@ class Site:
     refusals: list[str] = field(default_factory=list)
     folders: dict[int, Path] = field(default_factory=dict)
     slurm: Slurm = field(default_factory=Slurm)
+    patience: float = field(default_factory=lambda: SlurmWorkerSettings().submit_patience_seconds)
+    unanswered: dict[Any, Job] = field(default_factory=dict)
+    """Jobs by worker name that Slurm may have taken or not: it fell silent while they were submitted."""
+    silence: str = ""
+    silent_since: float | None = None
 
     @property
     def name(self) -> str:
@@ -73,10 +82,43 @@ class Site:
         variables = self.variables.filled_with({"setup": [delete, *self.variables.setup]})
         return render(variables, replace(job, command=tuple(shlex.split(command))))
 
+    async def submit(self, worker: Any, command: str) -> tuple[int, Job]:
+        """Submit the job of a worker, unless Slurm has taken it before without an answer; return its id and folder.
+
+        Raises SlurmUnavailable, SlurmRefused, OSError.
+        """
+        with self._notice_silence():
+            before = self.unanswered.get(worker)
+            number = job_in_queue(before.folder, await self.slurm.jobs_by_script()) if before else None
+            if before is None or number is None:
+                if before is not None:
+                    remove_environment(before.folder)
+                before = self.unanswered[worker] = self.prepare()
+                script = before.folder / SCRIPT_FILE
+                script.write_text(self.script(before, command), encoding="utf-8")
+                number = await self.slurm.submit(str(script))
+        del self.unanswered[worker]
+        return number, before
+
     async def reports(self) -> dict[int, JobReport]:
         """The jobs that slurmctld knows. Raises SlurmUnavailable, SlurmRefused."""
         mine = ("--name", self.name, "-u", str(os.getuid()))
-        return parse_squeue(await self.slurm.run("squeue", "-h", "-t", "all", *mine, "-O", QUEUE_FIELDS))
+        with self._notice_silence():
+            return parse_squeue(await self.slurm.run("squeue", "-h", "-t", "all", *mine, "-O", QUEUE_FIELDS))
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long Slurm has not answered; 0 if it does."""
+        return 0 if self.silent_since is None else time.monotonic() - self.silent_since
+
+    @contextlib.contextmanager
+    def _notice_silence(self) -> Iterator[None]:
+        try:
+            yield
+        except SlurmUnavailable as error:
+            self.silence, self.silent_since = str(error), self.silent_since or time.monotonic()
+            raise
+        self.silent_since = None
 
     async def cancel(self, job_id: str) -> None:
         """Cancel a job; the name keeps another that got the same id since from harm."""
@@ -100,14 +142,18 @@ class WorkerJob(SLURMJob):
         return self.site.script(self.job or self.site.prepare(), self._command_template)
 
     async def start(self) -> None:
-        """Submit the job. A refusal is written down: dask-jobqueue would only log it, and wait for ever."""
+        """Submit the job. A refusal is written down: dask-jobqueue would only log it, and wait for ever.
+
+        While Slurm is silent nothing is submitted; the next look that it answers does it.
+        """
         try:
-            self.job = self.site.prepare()
-            with self.job_file() as script:
-                number = await self.site.slurm.submit(script)
+            number, self.job = await self.site.submit(self.name, self._command_template)
             self.job_id = str(number)
             self.site.folders[number] = self.job.folder
+        except SlurmUnavailable:
+            pass
         except (PipelineError, OSError) as error:
+            self.site.unanswered.pop(self.name, None)
             self.site.refusals.append(str(error))
         await ProcessInterface.start(self)
 
@@ -138,6 +184,14 @@ class SlurmWorkers(SLURMCluster):
     def hopeless(self) -> bool:
         """Whether no job runs, waits for its turn, or will be submitted again."""
         return bool(self.sync(self._hopeless))
+
+    def paused(self) -> str:
+        """Return why time does not count now, in a sentence: Slurm is silent, and waited for; else an empty string."""
+        silent = self.site.silent_seconds
+        if not 0 < silent < self.site.patience:
+            return ""
+        wait = f"Dask's workers wait for it, for {self.site.patience:.0f} s at most"
+        return f"Slurm has not answered for {duration(int(silent))}; {wait}: {self.site.silence}"
 
     async def _start(self) -> None:
         await super()._start()
@@ -179,6 +233,8 @@ class SlurmWorkers(SLURMCluster):
         try:
             reports = (await self.site.reports()).values()
         except PipelineError:
+            return self.site.silent_seconds > self.site.patience
+        if self.site.unanswered:  # Slurm answers again: they are submitted at the next look
             return False
         live = [r for r in reports if not r.ended and not (r.waiting and never_starts(r.reason))]
         ended = [r for r in reports if r.ended]
@@ -188,7 +244,8 @@ class SlurmWorkers(SLURMCluster):
         try:
             reports = list((await self.site.reports()).values())
         except PipelineError as error:
-            return f"Slurm does not tell of the jobs named {self.site.name}: {error}"
+            silent = f" for {duration(int(self.site.silent_seconds))}" if self.site.silent_since else ""
+            return f"Slurm has not answered{silent} about the jobs named {self.site.name}: {error}"
         told = [self._describe(report) for report in reports[-_TOLD:]]
         told += [f"{len(reports) - _TOLD} jobs before these"] if len(reports) > _TOLD else []
         told += [f"not submitted: {refusal}" for refusal in self.site.refusals[-1:]]

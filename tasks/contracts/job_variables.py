@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from tasks.contracts.plain_text import shown
+from tasks.contracts.refused_directives import refusal
 from tasks.contracts.settings import Count, Positive, Settings
 
 # Options that the batch script is given by the variables below; only these can be dropped.
@@ -124,7 +125,8 @@ class JobVariables(Settings):
     extra_directives: list[Annotated[str, _text(r"^[#-][^\x00-\x1f\x7f]*$")]] = Field(
         [],
         title="Extra directives",
-        description="Raw lines for the head of the script: --licenses=x becomes a #SBATCH line, #… stays as it is.",
+        description="Raw lines for the head of the script: --licenses=x becomes a #SBATCH line, #… stays as it is. "
+        "What multiplies the job or sends it elsewhere (--array, --clusters, --requeue, --wait) is refused.",
     )
     drop_directives: list[str] = Field(
         [], title="Dropped directives", description="Names of generated options that the site forbids, as mem."
@@ -149,6 +151,14 @@ class JobVariables(Settings):
                 f"{', '.join(unknown)}: not a generated directive; those are {', '.join(sorted(GENERATED_DIRECTIVES))}"
             )
         return names
+
+    @field_validator("extra_directives")
+    @classmethod
+    def _one_job_here(cls, lines: list[str]) -> list[str]:
+        for number, line in enumerate(lines, 1):
+            if why := refusal(line):
+                raise ValueError(f"line {number} is refused: {why}")
+        return lines
 
     @field_validator("log_dir", "working_dir")
     @classmethod

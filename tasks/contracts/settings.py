@@ -130,7 +130,9 @@ class DownloadSettings(Settings):
         pattern=r"^[A-Za-z0-9_.-]+$",
         description="Token added to img2dataset's user agent; opt-out headers may name it.",
     )
-    response_timeout: Positive = Field(60, description="Seconds that one whole answer may take, redirects included.")
+    response_timeout: Positive = Field(
+        60, description="Seconds that one whole answer may take, name lookups and redirects included."
+    )
     response_megabytes: Positive = Field(50, description="Largest answer that is read, in MB.")
     stall_timeout: Positive = Field(
         600, description="Seconds without a new shard or byte after which the downloader is ended and resumed."
@@ -142,6 +144,10 @@ class DownloadSettings(Settings):
     trouble: TroubleSettings = Field(TroubleSettings(), description="When a running download warns and stops.")
     accepted_findings: tuple[Finding, ...] = Field(
         (), description="What may be found in the metadata without stopping the download."
+    )
+    allow_private_hosts: bool = Field(
+        False,
+        description="Connect to loopback, private and link-local addresses too; else such a URL or redirect fails.",
     )
 
     @model_validator(mode="after")

@@ -9,8 +9,8 @@ from typing import Any
 from tasks.contracts.errors import SettingsError
 from tasks.contracts.layout import DataRoot
 from tasks.contracts.settings import DownloadSettings
+from tasks.downloader_startup import VARIABLE
 from tasks.images.checkout import verify_checkout
-from tasks.images.downloader_startup import VARIABLE
 from tasks.images.environment import DownloaderEnvironment, clean_environ
 from tasks.images.identity import DownloadInput, check_metadata_files
 from tasks.images.official import official_arguments, refuse_what_it_cannot_do
@@ -99,6 +99,7 @@ def command_environ(job: DownloadJob) -> dict[str, str]:
         "parent": os.getpid(),
         "seconds": settings.response_timeout,
         "bytes": settings.response_megabytes * 1_000_000,
+        "allow_private_hosts": settings.allow_private_hosts,
         # The current img2dataset knows the token itself.
         "user_agent_token": settings.user_agent_token if settings.downloader == "official" else None,
     }

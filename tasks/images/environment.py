@@ -15,6 +15,7 @@ from pathlib import Path
 
 import uv
 
+from tasks import downloader_startup
 from tasks.contracts.errors import DownloadError
 from tasks.contracts.layout import DataRoot
 from tasks.contracts.settings import DownloadSettings
@@ -25,7 +26,7 @@ from tasks.io.locks import exclusive
 LOCK = Path(__file__).with_name("downloader-current.txt")
 OFFICIAL_LOCK = Path(__file__).with_name("downloader-official.txt")
 OFFICIAL_PYTHON = "3.10"
-STARTUP = Path(__file__).with_name("downloader_startup.py")
+STARTUP = Path(downloader_startup.__file__).parent
 STARTUP_MODULE = "datacomp_energon_startup"
 MARKER = "datacomp-energon.json"
 PROMPT = "datacomp-energon-downloader"
@@ -167,7 +168,7 @@ def _install(folder: Path, lock: Path, python: Path) -> None:
     install = ["pip", "install", "--quiet", "--no-deps", "--python", str(folder / "bin" / "python")]
     _run([program, *install, "--requirements", str(lock)], clean_environ(), FAILED, NO_INDEX)
     packages = next(folder.glob("lib/python*/site-packages"))
-    shutil.copyfile(STARTUP, packages / f"{STARTUP_MODULE}.py")
+    shutil.copytree(STARTUP, packages / STARTUP_MODULE, ignore=shutil.ignore_patterns("__pycache__"))
     (packages / f"{STARTUP_MODULE}.pth").write_text(f"import {STARTUP_MODULE}\n")
 
 
@@ -239,7 +240,8 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _sha256(lock: Path) -> str:
-    return hashlib.sha256(lock.read_bytes() + STARTUP.read_bytes()).hexdigest()
+    startup = b"".join(path.read_bytes() for path in sorted(STARTUP.glob("*.py")))
+    return hashlib.sha256(lock.read_bytes() + startup).hexdigest()
 
 
 def _text(value: str | list[str]) -> str:

@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict
 
 from tasks.contracts.errors import MetadataError
 from tasks.contracts.settings import Finding
+from tasks.downloader_startup.addresses import kind_of_host
 from tasks.io.receipts import Receipt, read_receipt
-from tasks.metadata.hosts import kind_of_host
 
-STAGE_VERSION = 1
+STAGE_VERSION = 2
 LOOK_NAME = "metadata-look.json"
 BATCH_ROWS = 100_000
 _COLUMNS = ["uid", "url", "text", "face_bboxes"]

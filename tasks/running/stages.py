@@ -117,7 +117,9 @@ def _check_deployment(name: str) -> None:
         try:
             child = client.read_deployment_by_name(name)
         except ObjectNotFound:
-            raise SettingsError(f"there is no deployment {name}; run `prefect deploy --all`") from None
+            raise SettingsError(
+                f"there is no deployment {name}; make those of its work pool with `datacomp-energon deploy --pool …`"
+            ) from None
         if runtime.deployment.id:
             _refuse_starvation(client, child.work_pool_name)
 

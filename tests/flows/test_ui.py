@@ -53,9 +53,19 @@ def address_of(process: subprocess.Popen[bytes], log: Path) -> str:
     return found[1]
 
 
-def prefect(api: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def module_and_arguments(command: str) -> list[str]:
+    """A command of the documents as ``python -m`` takes it, without waiting for the run's end."""
+    program, *arguments = shlex.split(command.removesuffix(" --watch"))
+    return [{"prefect": "prefect", "datacomp-energon": "cli"}[Path(program).name], *arguments]
+
+
+def prefect(api: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_module(api, "prefect", *arguments)
+
+
+def run_module(api: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "prefect", *arguments],
+        [sys.executable, "-m", *arguments],
         env=os.environ | {"PREFECT_API_URL": api, "COLUMNS": "200"},
         capture_output=True,
         text=True,
@@ -68,6 +78,11 @@ def test_deployed_flow_runs_from_another_folder_and_bad_parameters_are_refused(u
     listed = json.loads(prefect(ui, "deployment", "ls", "--output", "json").stdout)
     declared = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
     assert len(listed) == sum(deployment["name"] == "local" for deployment in declared)
+    told = (tmp_path / "ui.log").read_text(encoding="utf-8")
+    assert told.count("Deployment ") == len(listed) and "Created work pool 'local'" in told
+    # The link comes last: whoever follows it finds a worker that takes runs.
+    steps = [told.index(step) for step in ("The server is up.", "Deployment ", "is ready.", "Prefect UI:")]
+    assert steps == sorted(steps)
     proposed = httpx.get(f"{ui}/deployments/name/quickstart/local", timeout=60).json()["parameters"]
     assert proposed == {"root": str(tmp_path / "quickstart-data")}
     shards = copy_shards("golden", tmp_path / "raw" / "shards")
@@ -75,8 +90,8 @@ def test_deployed_flow_runs_from_another_folder_and_bad_parameters_are_refused(u
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert (tmp_path / "raw" / "audit" / "totals.json").exists()
     for command in documents.commands():
-        if command.startswith(".venv/bin/prefect "):
-            done = prefect(ui, *shlex.split(command.removesuffix(" --watch"))[1:], cwd=ROOT)
+        if command.startswith((".venv/bin/prefect ", ".venv/bin/datacomp-energon deploy ")):
+            done = run_module(ui, *module_and_arguments(command), cwd=ROOT)
             assert done.returncode == 0, command + done.stdout + done.stderr
     refused = prefect(
         ui, "deployment", "run", "audit-download/local", "-p", f"shards_dir={shards}", "-p", "gate={'x': 1}"

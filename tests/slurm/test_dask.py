@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,7 +119,7 @@ def test_audit_and_conversion_on_two_nodes_give_the_bytes_of_one_worker(
     assert hashes(tmp_path / "out") == TARS
     assert max(faults.times().values()) == 1
     left = {path.name for path in (tmp_path / "jobs").rglob("*") if path.is_file()}
-    assert left - {"ca.pem"} == {"job.log", "receipt.json"}
+    assert left - {"ca.pem"} == {"job.log", "job.sh", "receipt.json"}
     with get_client(sync_client=True) as client:
         links = {a.key: a for a in reversed(client.read_artifacts(sort=ArtifactSort.CREATED_DESC))}
     assert "tls://127.0.0.1:" in links["dask-dashboard"].description
@@ -167,6 +168,70 @@ def test_workers_that_never_appear_end_the_flow_and_are_explained(
     for part in (*words, "no Dask worker came to tls://127.0.0.1:"):
         assert part in state.message
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def ever_submitted(slurm: SlurmCluster, tmp_path: Path) -> int:
+    """How many jobs of this test's workers Slurm knows, ended ones too."""
+    return slurm.command("squeue", "-h", "-t", "all", "-O", "Command:4096").count(f"{tmp_path}/")
+
+
+def test_workers_are_submitted_again_when_the_controller_is_back(
+    slurm: SlurmCluster, profile: Profile, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = copy_shards("golden", tmp_path / "raw")
+    slurm.wait_saved()
+    slurm.stop_controller()
+
+    def come_back() -> None:
+        try:
+            until(lambda: "Slurm has not answered" in caplog.text)
+            time.sleep(25)  # longer than the flow would wait for workers if that counted
+        finally:
+            slurm.start_controller()
+
+    thread = threading.Thread(target=come_back)
+    thread.start()
+    try:
+        cluster = profile({"kind": "slurm", "jobs": 2, "startup_seconds": 20})
+        convert_dataset(raw, tmp_path / "out", convert=SETTINGS, cluster=cluster)
+    finally:
+        thread.join()
+    assert hashes(tmp_path / "out") == TARS
+    assert ever_submitted(slurm, tmp_path) == 2
+
+
+def test_a_controller_that_stays_away_ends_the_flow_after_the_pools_patience(
+    slurm: SlurmCluster, profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_INTEGRATIONS_SLURM_WORKER_SUBMIT_PATIENCE_SECONDS", "3")
+    raw = copy_shards("golden", tmp_path / "raw")
+    slurm.wait_saved()
+    slurm.stop_controller()
+    try:
+        cluster = profile({"kind": "slurm", "jobs": 1})
+        state = convert_dataset(raw, tmp_path / "out", convert=SETTINGS, cluster=cluster, return_state=True)
+    finally:
+        slurm.start_controller()
+    assert state.is_failed() and "and none will: Slurm has not answered for 0:00:" in state.message
+    assert "startup_seconds" not in state.message and "PartitionTimeLimit" not in state.message
+
+
+def test_a_submission_that_slurm_took_without_an_answer_is_not_repeated(
+    slurm: SlurmCluster, profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    sbatch = tmp_path / "bin" / "sbatch"
+    real = shutil.which("sbatch", path=os.environ["PATH"])
+    sbatch.write_text(
+        f'#!/bin/bash\n{real} "$@" && [ -e {tmp_path}/again ] && exit\n'
+        f"touch {tmp_path}/again; echo 'sbatch: error: Socket timed out on send/recv operation' >&2; exit 1\n"
+    )
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{sbatch.parent}:{os.environ['PATH']}")
+    raw = copy_shards("golden", tmp_path / "raw")
+    convert_dataset(raw, tmp_path / "out", convert=SETTINGS, cluster=profile({"kind": "slurm", "jobs": 1}))
+    assert hashes(tmp_path / "out") == TARS
+    assert ever_submitted(slurm, tmp_path) == 1
 
 
 def test_a_lost_node_is_replaced_and_a_killed_flow_leaves_no_job(

@@ -91,6 +91,52 @@ def test_what_does_not_belong_is_refused(bad: dict[str, object]) -> None:
         JobVariables.model_validate(bad)
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--array=1-3", "--array: the flow would run once for each task"),
+        ("--arr 1-3", "--array"),
+        ("-a1-3", "-a, --array"),
+        ("-Ha1-3", "-a, --array"),
+        ("--licenses=x --array=1-3", "--array"),
+        ("#SBATCH  --array=1-3", "--array"),
+        ("#SBATCH hetjob", "hetjob: the job would become several"),
+        ("#PBS -t 1-3", "option of another system"),
+        ("--clusters=other", "--clusters: the job would go to a cluster that this worker does not watch"),
+        ("-M other", "-M, --clusters"),
+        ("--cluster-constraint=big", "does not watch"),
+        ("--requeue", "--requeue: .* set the variable requeue"),
+        ("--wait", "--wait: sbatch would not return"),
+        ("--test-only", "nothing would be submitted"),
+        ("--uid=7", "--uid: the job would belong to somebody else"),
+        ("--job-name=mine", "set the variable job_name"),
+        ("--comment='open", "close the quote"),
+    ],
+)
+def test_directives_that_multiply_or_move_the_job_are_refused_with_the_reason(line: str, words: str) -> None:
+    with pytest.raises(ValidationError, match=f"line 2 is refused: .*{words}"):
+        JobVariables(extra_directives=["--licenses=a:1", line])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--licenses=scratch:1",
+        "--wait-all-nodes=1",
+        "-H",
+        "-A account",
+        "--comment='-a 1'",
+        "# --array=1-3",
+        "#SITE --array",
+        "#SBATCH -t 5  # --array=1",
+        "-x awM",
+        "--begin=now+1hour",
+    ],
+)
+def test_other_directives_are_taken_as_they_are(line: str) -> None:
+    assert JobVariables(extra_directives=[line]).extra_directives == [line]
+
+
 def test_the_command_is_never_run_by_a_shell() -> None:
     job = job_of("x", Path("/f/1"), "prefect flow-run execute; $(reboot) '&& x'", JobVariables())
     line = [line for line in render(JobVariables(), job).splitlines() if line.startswith("prefect")]

@@ -29,6 +29,7 @@ SETTINGS = DownloadSettings(
     timeout=5,
     image_size=64,
     stall_restarts=0,
+    allow_private_hosts=True,
     trouble=TroubleSettings(free_gb_warn=0, free_gb_stop=0),
 )
 OFFICIAL = DownloadSettings(
@@ -38,6 +39,7 @@ OFFICIAL = DownloadSettings(
     retries=0,
     image_size=64,
     stall_restarts=0,
+    allow_private_hosts=True,
     trouble=TroubleSettings(free_gb_warn=0, free_gb_stop=0),
 )
 

@@ -28,7 +28,7 @@ def arguments(tmp_path: Path, web: Web, official: DownloaderEnvironment, upstrea
         *("--root", str(slice_.root.path), "--dataset-slice", str(slice_file(slice_))),
         *("--download.environment", str(environment)),
         *("--download.upstream-url", upstream.url, "--download.upstream-commit", upstream.commit),
-        *("--download.processes-count", "1", "--download.thread-count", "4"),
+        *("--download.processes-count", "1", "--download.thread-count", "4", "--download.allow-private-hosts", "true"),
     ]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.images.downloader_startup import VARIABLE
+from tasks.downloader_startup import VARIABLE
 from tasks.images.environment import STARTUP
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -55,12 +55,24 @@ def serving(pieces: Iterable[bytes], pause: float = 0.0) -> Iterator[tuple[str, 
         thread.join(20)
 
 
-def fetch(url: str, token: str | None = None, limited: bool = True) -> tuple[str, float]:
-    """What a process with limits of 2 s and 1,000 bytes gets, and how long it took."""
+def fetch(
+    url: str,
+    token: str | None = None,
+    limited: bool = True,
+    allow_private: bool = True,
+    network: str = "",
+    proxy: str | None = None,
+) -> tuple[str, float]:
+    """Return what a process with limits of 2 s and 1,000 bytes gets, and how long it took.
+
+    ``network`` is code that replaces parts of the process's network first.
+    """
     limits = {"parent": os.getpid(), "seconds": 2, "bytes": 1000, "user_agent_token": token}
-    environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    limits["allow_private_hosts"] = allow_private
+    environ = {name: value for name, value in os.environ.items() if name != VARIABLE and "proxy" not in name.lower()}
     environ |= {VARIABLE: json.dumps(limits)} if limited else {}
-    command = [sys.executable, "-I", "-c", FETCH, str(STARTUP.parent), url]
+    environ |= {"http_proxy": proxy, "https_proxy": proxy} if proxy else {}
+    command = [sys.executable, "-I", "-c", network + FETCH, str(STARTUP.parent), url]
     said, seconds = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.splitlines()
     return said, float(seconds)
 
@@ -112,7 +124,7 @@ def test_process_and_its_children_end_with_their_parent(tmp_path: Path) -> None:
     )
     start = (
         "import json, os, subprocess, sys\n"
-        f"limits = dict(parent=os.getpid(), seconds=1, bytes=1, user_agent_token=None)\n"
+        f"limits = dict(parent=os.getpid(), seconds=1, bytes=1, user_agent_token=None, allow_private_hosts=True)\n"
         f"environ = dict(os.environ, {VARIABLE}=json.dumps(limits))\n"
         f"subprocess.Popen([sys.executable, {str(script)!r}], env=environ).wait()\n"
     )

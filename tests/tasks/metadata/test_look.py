@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tasks.contracts.errors import MetadataError
 from tasks.contracts.settings import Finding
+from tasks.downloader_startup.addresses import kind_of_host
 from tasks.metadata import look as module
-from tasks.metadata.hosts import kind_of_host
 from tasks.metadata.look import LOOK_NAME, MEANINGS, REFUSED, look_at, look_once, refuse_findings
 
 GOOD = ("https://example.org/a.jpg", b"a caption", [[0.1, 0.1, 0.5, 0.5]])
@@ -115,6 +115,11 @@ def test_every_kind_has_a_meaning() -> None:
         ("0.0.0.0", "host_loopback"),
         ("[::ffff:127.0.0.1]", "host_loopback"),
         ("[::ffff:10.0.0.1]", "host_private"),
+        ("[64:ff9b::7f00:1]", "host_loopback"),
+        ("[64:ff9b::a00:1]", "host_private"),
+        ("[2002:a00:1::]", "host_private"),
+        ("[64:ff9b:1::1]", "host_private"),
+        ("[64:ff9b::808:808]", None),
         ("[fe80::1%eth0]", "host_private"),
         ("[fd00::1]", "host_private"),
         ("172.16.0.1", "host_private"),

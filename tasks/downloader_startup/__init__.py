@@ -1,10 +1,13 @@
 """Runs first in every Python process of a downloader environment: limits on answers, the user agent, no orphans.
 
-It is copied into the environment beside a .pth file that imports it. (A sitecustomize.py of ours would never run where
-the system's Python has one, as on Debian and Ubuntu: the standard library is searched first.) It changes what
+The package is copied into the environment beside a .pth file that imports it. (A sitecustomize.py of ours would never
+run where the system's Python has one, as on Debian and Ubuntu: the standard library is searched first.) It changes what
 img2dataset calls, so img2dataset and DataComp's script stay as they are. Without VARIABLE it does nothing.
+
+It uses the standard library only, and must run on every Python of a downloader environment (3.10 and later).
 """
 
+import functools
 import json
 import os
 import socket
@@ -13,8 +16,12 @@ import time
 import urllib.request
 from typing import Any, cast
 
+from .allowance import Allowance
+from .connections import make_opener
+
 VARIABLE = "DATACOMP_ENERGON_DOWNLOADER"
-"""Environment variable, JSON: ``parent`` (process id), ``seconds`` and ``bytes`` of an answer, ``user_agent_token``."""
+"""Environment variable, JSON: ``parent`` (process id), ``seconds`` and ``bytes`` of an answer,
+``user_agent_token``, ``allow_private_hosts``."""
 LOOK_SECONDS = 0.5
 REFUSING = {"noai", "noimageai", "noindex", "noimageindex"}
 """Directives of X-Robots-Tag that img2dataset takes for an opt-out, by default."""
@@ -31,34 +38,16 @@ def end_with(parent: int) -> None:
     os._exit(1)
 
 
-class Allowance(threading.local):
-    """What is left of the time and the bytes of the answer that this thread is waiting for."""
+def limit_answers(seconds: float, most_bytes: int, token: str | None, allow_private: bool) -> None:
+    """Let ``urlopen`` give up on an answer that takes too long, is too large, or comes from a private address.
 
-    end: float | None = None
-    timeout = 10.0
-    bytes = 0
-
-    def time_left(self) -> float:
-        """Seconds that the next read may take. Raises TimeoutError if there are none."""
-        left = (self.end or 0.0) - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("answer took too long in all")
-        return min(self.timeout, left)
-
-    def spend(self, count: int) -> None:
-        """Note bytes that came. Raises OSError if they are too many."""
-        self.bytes -= count
-        if self.bytes < 0:
-            raise OSError("answer is too large")
-
-
-def limit_answers(seconds: float, most_bytes: int, token: str | None) -> None:
-    """Let ``urlopen`` give up on an answer that takes too long or is too large, redirects and headers included.
-
-    The timeout that img2dataset gives holds for each socket operation: a server that drips never meets it.
+    The deadline covers lookups, connects, redirects, headers and body. The timeout that img2dataset gives holds for
+    each socket operation: a server that drips never meets it.
     """
     allowance = Allowance()
-    read_socket, open_url = socket.SocketIO.readinto, cast(Any, urllib.request.urlopen)
+    read_socket = socket.SocketIO.readinto
+    # Made once per TLS context: reading the trusted certificates takes milliseconds.
+    opener = functools.cache(functools.partial(make_opener, allowance, allow_private))
 
     def readinto(self: Any, buffer: Any) -> int | None:
         if allowance.end is None:
@@ -68,11 +57,12 @@ def limit_answers(seconds: float, most_bytes: int, token: str | None) -> None:
         allowance.spend(count or 0)
         return count
 
-    def urlopen(request: Any, *args: Any, timeout: float = 10, **others: Any) -> Any:
+    def urlopen(request: Any, data: Any = None, timeout: float = 10, *, context: Any = None) -> Any:
         allowance.end, allowance.timeout, allowance.bytes = time.monotonic() + seconds, timeout, most_bytes
         if token:
             introduce(request, token)
-        answer = open_url(request, *args, timeout=timeout, **others)
+        with allowance.remember_refusal(request):
+            answer = opener(context).open(request, data, timeout)
         try:
             refuse(answer.headers, most_bytes, token)
         except OSError:
@@ -114,7 +104,7 @@ def start(given: dict[str, Any]) -> None:
     parent = given["parent"]
     os.environ[VARIABLE] = json.dumps(dict(given, parent=os.getpid()))
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
-    limit_answers(given["seconds"], given["bytes"], given["user_agent_token"])
+    limit_answers(given["seconds"], given["bytes"], given["user_agent_token"], given["allow_private_hosts"])
 
 
 if VARIABLE in os.environ:
