@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-LAYERS = {"contracts": 0, "io": 1, "slurm": 2, "running": 3}
+LAYERS = {"contracts": 0, "io": 1, "downloader_startup": 1, "slurm": 2, "running": 3}
 ROOM, FLOWS, CLI = 4, 5, 6
 SOURCE = ("cli", "demo", "deployments", "flows", "tasks")
 ORCHESTRATION = {"prefect", "prefect_dask", "dask", "distributed", "dask_jobqueue"}
