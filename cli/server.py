@@ -24,12 +24,13 @@ from prefect.settings import (
     PREFECT_API_AUTH_STRING,
     PREFECT_API_SSL_CERT_FILE,
     PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
     PREFECT_SERVER_ALLOW_EPHEMERAL_MODE,
     temporary_settings,
 )
 
 from cli.guard import ALLOWED_HOSTS, CODE_FILE, OPEN_PATH, STARTUP_FAILED
-from deployments.patience import check_server_version
+from deployments.patience import ask_with_patience, check_server_version
 from tasks.contracts.errors import PipelineError
 from tasks.io.files import write_bytes
 from tasks.io.proxies import changed_environment, exempt_loopback
@@ -92,17 +93,24 @@ def prefect_api(port: int | None = None, allowed_hosts: Iterable[str] = ()) -> I
 
 
 def _refuse_silent(url: str) -> None:
-    with get_client(sync_client=True) as client:
+    # Prefect's own retries are silent for a minute.
+    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), get_client(sync_client=True) as client:
         trouble = client.api_healthcheck()
         if not trouble:
             check_server_version(client)
-    if trouble:
+    if isinstance(trouble, httpx.HTTPStatusError) and trouble.response.is_server_error:
+        ask_with_patience(lambda client: client.hello(), _report)
+    elif trouble:
         why = re.split(r"\n| - ", str(trouble))[0]
         ending = "" if url.rstrip("/").endswith("/api") else ", give an address that ends with /api"
         raise PipelineError(
             f"PREFECT_API_URL is {url}, but no Prefect server answers there ({why}); start it{ending}, or unset "
             "PREFECT_API_URL to have a server of our own for this run"
         )
+
+
+def _report(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def state_folder() -> Path:

@@ -1,5 +1,6 @@
 """An own server: who may use it, what it takes from the user's environment, and how it fails."""
 
+import json
 import os
 import re
 import select
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import IO
 
 import httpx
+import prefect
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from cli.server import Api, prefect_api, state_folder
 from tasks.contracts.errors import PipelineError
@@ -286,3 +289,28 @@ def test_a_port_for_a_server_that_is_not_ours_is_refused() -> None:
         check=False,
     )
     assert done.returncode == 2 and "--port is for a server of our own, but PREFECT_API_URL" in done.stderr
+
+
+def test_a_busy_server_is_reported_at_once_and_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+
+    class Busy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            said.append(capsys.readouterr().err)
+            status, body = (503, b"busy") if len(said) <= 3 else (200, json.dumps(prefect.__version__).encode())
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as busy:
+        threading.Thread(target=busy.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{busy.server_address[1]}/api"
+        with temporary_settings({PREFECT_API_URL: url}), prefect_api() as api:
+            assert (api.url, api.own) == (url, False)
+        busy.shutdown()
+    told = f"The Prefect server at {url} answers 503 (Service Unavailable); trying again for 300 s.\n"
+    assert said[:3] == ["", "", told]
