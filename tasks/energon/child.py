@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +16,8 @@ from typing import Any
 
 import tasks
 from tasks.contracts.errors import DatasetError, TransientError
+from tasks.contracts.exit_status import describe_exit
+from tasks.io.storage import temporary_folder
 
 QUOTED_LINES = 8
 WATCH_SECONDS = 0.5
@@ -38,19 +39,18 @@ def run_child(
     down).
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="energon-") as folder:
-        question, answer = Path(folder, "request.json"), Path(folder, "answer.json")
+    with temporary_folder("energon-", "Energon's processes get their requests and leave their answers in it") as folder:
+        question, answer = folder / "request.json", folder / "answer.json"
         question.write_text(json.dumps(request))
         status = _run([sys.executable, "-P", "-m", module, str(question), str(answer)], log, meanwhile)
         if status == 0 and answer.exists():
             return dict(json.loads(answer.read_bytes()))
     if status < 0:
         raise TransientError(
-            f"{module} was ended by signal {-status} (often: not enough memory); the last lines of {log}:\n"
-            f"{last_lines(log)}"
+            f"{module} {describe_exit(status)} (often: not enough memory); the last lines of {log}:\n{last_lines(log)}"
         )
     raise DatasetError(
-        f"Energon ended with exit status {status} before its work was done ({module}); "
+        f"Energon {describe_exit(status)} before its work was done ({module}); "
         f"the last lines of {log}:\n{last_lines(log)}"
     )
 
@@ -111,7 +111,7 @@ def _end_with_workers() -> None:
     while not (lost := [code for code in (worker.exitcode for worker in workers) if code not in EXPECTED_EXITS]):
         time.sleep(WATCH_SECONDS)
         workers.update(multiprocessing.active_children())
-    _end(f"a worker process ended with exit code {lost[0]}")
+    _end(f"a worker process {describe_exit(lost[0])}")
 
 
 def _end(cause: str) -> None:
