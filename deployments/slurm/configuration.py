@@ -3,21 +3,19 @@
 import logging
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from uuid import UUID
 
+from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
+from prefect.client.schemas.responses import DeploymentResponse
 from prefect.workers.base import BaseJobConfiguration, BaseVariables
 from pydantic import ConfigDict, Field
 
 from deployments.slurm.environment import write_environment
-from deployments.slurm.folder import new_folder, tag_of
 from deployments.slurm.patience import ask_before_submission
-from deployments.slurm.script import SCRIPT_FILE, Job, environment_path, render
+from deployments.slurm.script import Job, environment_path, render
 from tasks.contracts.job_variables import JobVariables
-
-if TYPE_CHECKING:
-    from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
-    from prefect.client.schemas.responses import DeploymentResponse
+from tasks.slurm.job_folder import SCRIPT_FILE, new_folder, tag_of
 
 _TEMPLATE: dict[str, Any] = {
     name: "{{ " + name + " }}" for name in JobVariables.model_fields if name != "env"
@@ -38,7 +36,7 @@ class SlurmJobConfiguration(BaseJobConfiguration):
     slurm: JobVariables = Field(default_factory=JobVariables, json_schema_extra={"template": _TEMPLATE})
 
     @classmethod
-    async def resolve_for_flow_run(cls, flow_run: "FlowRun", **arguments: Any) -> Self:
+    async def resolve_for_flow_run(cls, flow_run: FlowRun, **arguments: Any) -> Self:
         """Read what the run's job needs from the API, patiently; see the base class for the arguments."""
         resolve = super().resolve_for_flow_run
         # The base class takes env out of the run that it is given: each try gets a copy.
@@ -48,10 +46,10 @@ class SlurmJobConfiguration(BaseJobConfiguration):
 
     def prepare_for_flow_run(
         self,
-        flow_run: "FlowRun",
-        deployment: "DeploymentResponse | None" = None,
-        flow: "Flow | None" = None,
-        work_pool: "WorkPool | None" = None,
+        flow_run: FlowRun,
+        deployment: DeploymentResponse | None = None,
+        flow: Flow | None = None,
+        work_pool: WorkPool | None = None,
         worker_name: str | None = None,
         worker_id: UUID | None = None,
     ) -> None:
