@@ -17,7 +17,7 @@ from tasks.megatron.places import (
     newest_checkpoint,
     training_places,
 )
-from tasks.megatron.render import OPTIONAL_KEYS, overrides_of, processor_keys, seen
+from tasks.megatron.render import OPTIONAL_KEYS, PROCESSOR_KEYS, overrides_of, seen
 from tasks.megatron.settings import CheckpointSettings, TrainingSettings
 from tasks.megatron.topology import Topology, faults_of_topology, training_topology
 
@@ -53,7 +53,7 @@ def check_resolved(root: Path, training: TrainingSettings, resolved: dict[str, A
     """Dataset, processor, model, topology, batches, steps, checkpoints and validation: asked and resolved."""
     mounts = mounts_of(root, training)
     asked = overrides_of(root, training, mounts)
-    keys = ["dataset.path", *processor_keys(training), "model.hf_model_id", "checkpoint.hf_source_path"]
+    keys = ["dataset.path", *PROCESSOR_KEYS, "model.hf_model_id", "checkpoint.hf_source_path"]
     keys += ["train.global_batch_size", "train.micro_batch_size", "dataset.micro_batch_size", "dataset.do_validation"]
     return (
         *(_equal(key, asked[key], resolved) for key in keys),

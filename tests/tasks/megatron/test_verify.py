@@ -70,12 +70,11 @@ def test_recipe_that_is_not_known_must_at_least_fit_the_gpus(place):
     assert "one that fits 8 GPUs" in fault
 
 
-def test_direct_route_is_checked_where_it_was_set(place):
-    settings = training_settings(place, processor_route="direct")
-    assert len(faults(place, settings)) == 2
-    config = resolved_config(place)
-    config["dataset"] |= config["dataset"].pop("task_encoder")
-    assert differences(check_resolved(place / "root", settings, config)) == []
+@pytest.mark.parametrize("route", ["direct-hf", "recipe-owned", "direct", "recipe"])
+def test_processor_is_checked_on_the_task_encoder_of_every_route(place, route):
+    settings = training_settings(place, processor_route=route)
+    assert faults(place, settings) == []
+    assert len(faults(place, settings, dataset__task_encoder={})) == 2
 
 
 def test_bridges_own_types_are_no_obstacle(tmp_path):
