@@ -10,8 +10,10 @@ from tasks.contracts.errors import PipelineError
 from tasks.megatron.checks import gpus_of
 from tasks.megatron.places import (
     FIRST_ITERATION,
+    RUN_CONFIG,
+    TRACKER,
     Mount,
-    holds_files,
+    holds_weights,
     imported_checkpoint,
     mounts_of,
     newest_checkpoint,
@@ -72,8 +74,11 @@ def check_imported(root: Path, checkpoint: CheckpointSettings) -> Path:
     """The imported checkpoint's first iteration. Raises PipelineError if the job left none."""
     folder = imported_checkpoint(root, checkpoint)
     iteration = folder / FIRST_ITERATION
-    if newest_checkpoint(folder) is None or not holds_files(iteration):
-        raise PipelineError(f"{iteration} is missing or incomplete although the job ended well: its log says why")
+    if newest_checkpoint(folder) is None or not holds_weights(iteration):
+        raise PipelineError(
+            f"{iteration} is missing or incomplete although the job ended well (it needs weights, {RUN_CONFIG}, and "
+            f"{TRACKER} beside it): its log says why"
+        )
     return iteration
 
 

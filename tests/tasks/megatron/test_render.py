@@ -160,6 +160,8 @@ def test_training_goes_on_from_its_newest_complete_checkpoint(place):
     (saved / "latest_checkpointed_iteration.txt").write_text("500\n")
     assert "checkpoint.load=null" in render_training(root, settings).command  # empty: its writer was killed
     (saved / "iter_0000500" / "common.pt").write_bytes(b"")
+    assert "checkpoint.load=null" in render_training(root, settings).command  # killed before its configuration
+    (saved / "iter_0000500" / "run_config.yaml").write_text("model: {}")
     assert f"checkpoint.load={saved}" in render_training(root, settings).command
     fresh = training_settings(place, resume=False)
     assert "checkpoint.load=null" in render_training(root, fresh).command

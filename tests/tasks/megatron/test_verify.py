@@ -103,6 +103,12 @@ def test_import_that_left_nothing_is_no_import(place):
     assert check_imported(root, checkpoint_settings(place)).name == "iter_0000000"
     with pytest.raises(PipelineError, match="new/iter_0000000 is missing"):
         check_imported(root, checkpoint_settings(place, name="new"))
-    (root / "models" / "qwen3.6-35b-a3b-megatron" / "iter_0000000" / "common.pt").unlink()
-    with pytest.raises(PipelineError, match="incomplete"):
-        check_imported(root, checkpoint_settings(place))
+
+
+@pytest.mark.parametrize(
+    "missing", ["iter_0000000/common.pt", "iter_0000000/run_config.yaml", "latest_checkpointed_iteration.txt"]
+)
+def test_checkpoint_needs_weights_tracker_and_configuration(place, missing):
+    (place / "root" / "models" / "qwen3.6-35b-a3b-megatron" / missing).unlink()
+    with pytest.raises(PipelineError, match=r"incomplete.*run_config\.yaml, and latest_checkpointed_iteration\.txt"):
+        check_imported(place / "root", checkpoint_settings(place))
