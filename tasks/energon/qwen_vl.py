@@ -144,10 +144,10 @@ def _patches(processor: QwenProcessor, image: torch.Tensor) -> tuple[torch.Tenso
 
 
 def _tokens(processor: QwenProcessor, turns: list[dict[str, Any]]) -> tuple[list[int], list[bool]]:
-    """Token ids with one token for the picture, and which of them are the assistant's.
+    """Return token ids with one token for the picture, and which of them are the assistant's.
 
-    A template with generation blocks marks the assistant's content itself, and Bridge adds the end of the turn; with any
-    other template the turn lies between its markers.
+    A template with generation blocks marks the assistant's content itself, and Bridge adds the end of the turn; with
+    any other template the turn lies between its markers.
     """
     tokenizer = processor.tokenizer
     if _GENERATION_BLOCK.search(tokenizer.chat_template):
@@ -161,7 +161,7 @@ def _tokens(processor: QwenProcessor, turns: list[dict[str, Any]]) -> tuple[list
 
 
 def _assistant_span(tokenizer: Any, ids: list[int], turns: list[dict[str, Any]]) -> tuple[int, int, int]:
-    """Where the assistant's content begins, where it ends, and where its terminator does; (0, 0, 0) without a turn.
+    """Return where the assistant's content begins and ends, and where its terminator ends; zeros without a turn.
 
     The line break after the terminator is part of it. The last terminator counts, as in Bridge, so that a caption that
     holds one is trained on whole.
