@@ -17,6 +17,7 @@ import uv
 
 from tasks import downloader_startup
 from tasks.contracts.errors import DownloadError
+from tasks.contracts.exit_status import describe_exit
 from tasks.contracts.layout import DataRoot
 from tasks.contracts.settings import DownloadSettings
 from tasks.images.interpreters import find_python
@@ -187,7 +188,7 @@ def _run(command: list[str], environment: Mapping[str, str], failed: str, way_ou
     if done.returncode == 0:
         return done.stdout
     said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-    raise DownloadError(f"{failed} (exit code {done.returncode}):\n{said}\n{way_out}")
+    raise DownloadError(f"{failed} ({command[0]} {describe_exit(done.returncode)}):\n{said}\n{way_out}")
 
 
 def _compare(versions: Mapping[str, str], pins: Mapping[str, str], folder: Path) -> None:
