@@ -100,6 +100,7 @@ def test_the_link_opens_the_ui_in_one_step_through_a_tunnel_and_only_once(own_ap
     with tunnel(port) as other:
         link = own_api.link.replace(f":{port}/", f":{other}/")
         page = chromium.new_context().new_page()
+        page.set_default_timeout(180_000)
         answers = []
         page.on("response", lambda answer: answers.append(answer.status))
         sockets = []
