@@ -1,6 +1,7 @@
 """The README and the docs, as the tests read them."""
 
 import re
+import shlex
 
 from tests.conftest import ROOT
 
@@ -17,12 +18,20 @@ def commands() -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def flow_and_arguments(command: str) -> tuple[str, list[str]]:
+    """Split the command of a flow, as a subcommand or a module, into the flow's name there and its arguments."""
+    _, *words = shlex.split(command)
+    if words[0] == "-m":
+        words = [words[1].removeprefix("flows."), *words[2:]]
+    return words[0], words[1:]
+
+
 def links() -> list[tuple[str, str]]:
     """Every relative link: (document, target)."""
     return [
         (str(path.relative_to(ROOT)), target)
         for path in PATHS
-        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8"))
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
     ]
 
 
