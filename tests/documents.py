@@ -35,6 +35,21 @@ def links() -> list[tuple[str, str]]:
     ]
 
 
+def anchors() -> list[tuple[str, str, str]]:
+    """Return every link to a heading: (document, target document, anchor)."""
+    return [
+        (str(path.relative_to(ROOT)), target or path.name, anchor)
+        for path in PATHS
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text(encoding="utf-8"))
+    ]
+
+
+def headings(document: str) -> set[str]:
+    """Return the anchors of a document's headings, as Git hosts make them."""
+    titles = re.findall(r"^#+ (.+)$", (ROOT / document).read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 def symptoms() -> list[str]:
     """The messages in the runbook's table of symptoms."""
     text = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")

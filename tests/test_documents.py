@@ -78,6 +78,12 @@ def test_links_lead_somewhere(document, target):
     assert ((ROOT / document).parent / target).exists()
 
 
+@pytest.mark.parametrize(("document", "target", "anchor"), documents.anchors())
+def test_links_to_headings_lead_to_one(document, target, anchor):
+    path = ((ROOT / document).parent / target).resolve()
+    assert anchor in documents.headings(str(path.relative_to(ROOT)))
+
+
 @pytest.mark.parametrize("symptom", documents.symptoms())
 def test_messages_in_the_runbook_are_those_of_the_program(symptom):
     sources = [
