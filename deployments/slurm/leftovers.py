@@ -8,22 +8,18 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from prefect.client.schemas.objects import FlowRun
 
+from deployments.slurm.context import WorkerContext
 from deployments.slurm.environment import remove_environment
-from deployments.slurm.folder import attempts_of, job_in_queue
-from deployments.slurm.script import ENVIRONMENT_FILE
 from deployments.slurm.states import read_pool_runs
 from tasks.contracts.job_variables import JobVariables
 from tasks.io.folder_lock import LOCK, NOTE, holder_of
 from tasks.io.locks import exclusive
 from tasks.slurm.client import Slurm
-
-if TYPE_CHECKING:
-    from deployments.slurm.worker import SlurmWorker
+from tasks.slurm.job_folder import ENVIRONMENT_FILE, attempts_of, job_in_queue
 
 SWEEP_SECONDS = 3600.0
 """Time between two sweeps of a worker; the first is at its start."""
@@ -39,7 +35,7 @@ class Leftovers:
     """Environment files of a pool's flow runs that ended while no worker watched."""
 
     def __init__(
-        self, worker: "SlurmWorker", slurm: Slurm, variables: Callable[[FlowRun], Awaitable[JobVariables]]
+        self, worker: WorkerContext, slurm: Slurm, variables: Callable[[FlowRun], Awaitable[JobVariables]]
     ) -> None:
         self._worker, self._slurm, self._variables = worker, slurm, variables
         self._due = 0.0
@@ -54,7 +50,7 @@ class Leftovers:
             await self._sweep()
         except Exception as error:
             self._due = 0.0
-            self._worker._logger.warning("Secrets of ended jobs cannot be looked for yet: %s", error)
+            self._worker.logger.warning("Secrets of ended jobs cannot be looked for yet: %s", error)
 
     async def _sweep(self) -> None:
         runs = await self._ended_runs()

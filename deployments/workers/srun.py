@@ -15,7 +15,6 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.scheduler import Scheduler
 from distributed.security import Security
 
-from deployments.slurm.folder import new_folder
 from deployments.workers.certificates import RunCertificates
 from deployments.workers.node import (
     memory_limit,
@@ -26,6 +25,8 @@ from deployments.workers.node import (
 )
 from tasks.contracts.cluster_profile import ClusterProfile, SrunDask
 from tasks.contracts.errors import SettingsError
+from tasks.contracts.exit_status import describe_exit
+from tasks.slurm.job_folder import new_folder
 
 _STEP = "srun"
 _STOP_SECONDS = 20
@@ -106,7 +107,7 @@ class SrunWorkers(SpecCluster):
         """What became of the step, for whoever waits for workers."""
         step: SrunStep = self.workers[_STEP]
         code = step.process.returncode if step.process else None
-        state = "runs" if code is None else f"has ended with exit code {code}"
+        state = "runs" if code is None else describe_exit(code)
         return (
             f"srun in this job {state}, and no worker has reached {self.scheduler_address}: see its log, {step.log}; "
             "if the nodes share another network, set dask.interface"

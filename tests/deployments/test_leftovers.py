@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from deployments.slurm import leftovers
-from deployments.slurm.script import ENVIRONMENT_FILE
 from deployments.workers.certificates import RunCertificates
+from tasks.slurm.job_folder import ENVIRONMENT_FILE
 from tests.conftest import ROOT
 
 FLOW = """
