@@ -107,9 +107,9 @@ def test_the_link_opens_the_ui_in_one_step_through_a_tunnel_and_only_once(own_ap
         page.on("websocket", lambda opened: sockets.append(opened.url))
         page.goto(link)
         page.wait_for_url("**/deployments")
-        page.get_by_role("link", name="Flows").first.wait_for()
+        page.get_by_text("Work Pools", exact=True).first.wait_for()
         page.goto(f"http://127.0.0.1:{other}/flows")
-        page.get_by_role("heading", name="Flows").first.wait_for()
+        page.get_by_text("Work Pools", exact=True).first.wait_for()
         assert 401 not in answers and 403 not in answers
         assert all(f":{other}/" in url for url in sockets)
         second = chromium.new_context().new_page()
