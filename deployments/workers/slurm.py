@@ -101,7 +101,7 @@ class WorkerJobContext:
         return number, before
 
     async def reports(self) -> dict[int, JobReport]:
-        """Return the reports of this run's jobs that slurmctld knows, by job id. Raises SlurmUnavailable, SlurmRefused."""
+        """Return slurmctld's reports of this run's jobs, by job id. Raises SlurmUnavailable, SlurmRefused."""
         mine = ("--name", self.name, "-u", str(os.getuid()))
         with self._record_outage():
             return parse_squeue(await self.slurm.run("squeue", "-h", "-t", "all", *mine, "-O", QUEUE_FIELDS))

@@ -142,7 +142,7 @@ def srun_workers(profile: ClusterProfile, dask: SrunDask, run: UUID) -> SrunWork
 
 
 def _srun_command(job: Allocation) -> list[str]:
-    """Return the srun command: overlapping, since the flow holds CPUs and memory; a failed node does not stop others."""
+    """Return the srun command. Its step overlaps the flow's own; one failed node does not stop the others."""
     size = [f"--nodes={job.nodes}", f"--ntasks={job.nodes}", "--ntasks-per-node=1"]
     return ["srun", "--overlap", *size, f"--cpus-per-task={job.cpus_per_node}", "--mem=0", "--kill-on-bad-exit=0"]
 
