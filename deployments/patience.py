@@ -34,7 +34,7 @@ def ask_with_patience(
         except Exception as error:
             if isinstance(error, PipelineError):
                 raise
-            failure = _temporary_failure(error)
+            failure = temporary_failure(error)
             if failure is None:
                 raise _final_error(error) from error
             if time.monotonic() + delay > deadline:
@@ -72,7 +72,7 @@ def check_server_version(client: SyncPrefectClient) -> None:
         ) from None
 
 
-def _temporary_failure(error: BaseException) -> str | None:
+def temporary_failure(error: BaseException) -> str | None:
     """Return why the server could not answer now, or None if repeating the request does not help."""
     if isinstance(error, httpx.TransportError):
         return f"does not answer ({str(error) or type(error).__name__})"
@@ -80,7 +80,7 @@ def _temporary_failure(error: BaseException) -> str | None:
         status = error.response.status_code
         return f"answers {status} ({error.response.reason_phrase})" if status in _RETRIED_STATUS else None
     # The client's version check wraps the original error in a RuntimeError.
-    return _temporary_failure(error.__cause__) if isinstance(error, RuntimeError) and error.__cause__ else None
+    return temporary_failure(error.__cause__) if isinstance(error, RuntimeError) and error.__cause__ else None
 
 
 def _timeout_error(failure: str, seconds: float) -> PipelineError:
