@@ -1,14 +1,9 @@
-"""Command options, certificates and environment of workers on Slurm nodes."""
+"""Command options, scheduler options and environment of workers on Slurm nodes."""
 
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from dask.utils import parse_bytes
-from distributed.security import Security
 from distributed.utils import get_ip_interface
 from prefect.settings import get_current_settings
 
@@ -57,23 +52,6 @@ def scheduler_options(dask: NodesDask) -> dict[str, Any]:
     return {"dashboard_address": f"{host}:0", **({"interface": dask.interface} if dask.interface else {})}
 
 
-def shared_security(folder: Path) -> Security:
-    """Create TLS certificates for this run's scheduler and workers, in a new folder below ``folder``.
-
-    Anyone who can connect to a Dask scheduler can run code and read the API key in the settings sent with each task.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    private = Path(tempfile.mkdtemp(prefix="tls-", dir=folder))
-    made = Security.temporary()
-    files = {name: _write_secret(private / f"{name}.pem", value) for name, value in _pem_texts(made).items()}
-    return Security(require_encryption=True, **files)
-
-
-def delete_security(security: Security) -> None:
-    """Delete the folder of certificates that ``shared_security`` wrote."""
-    shutil.rmtree(Path(security.get_tls_config_for_role("client")["ca_file"]).parent, ignore_errors=True)
-
-
 def worker_environment(more: Mapping[str, str | None]) -> dict[str, str]:
     """Return this process's Prefect settings, including API address and key, merged with the profile's ``env``."""
     env = get_current_settings().to_environment_variables(exclude_unset=True)
@@ -83,17 +61,3 @@ def worker_environment(more: Mapping[str, str | None]) -> dict[str, str]:
 def _dask_memory(memory: str) -> str:
     """Convert Slurm's memory to Dask's notation: 64G is 64 GiB, a plain number is MiB (sbatch's manual, ``--mem``)."""
     return f"{memory}iB" if memory[-1].isalpha() else f"{memory}MiB"
-
-
-def _pem_texts(security: Security) -> dict[str, str]:
-    names = [
-        "tls_ca_file",
-        *(f"tls_{role}_{part}" for role in ("client", "scheduler", "worker") for part in ("cert", "key")),
-    ]
-    return {name: getattr(security, name) for name in names}
-
-
-def _write_secret(path: Path, text: str) -> str:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-        file.write(text)
-    return str(path)

@@ -18,12 +18,11 @@ from deployments.slurm.environment import remove_environment, write_environment
 from deployments.slurm.script import Job, environment_path, render
 from deployments.slurm.settings import SlurmWorkerSettings
 from deployments.slurm.verdict import duration
+from deployments.workers.certificates import RunCertificates
 from deployments.workers.node import (
-    delete_security,
     job_memory,
     memory_limit,
     scheduler_options,
-    shared_security,
     worker_arguments,
     worker_environment,
     workers_per_node,
@@ -170,6 +169,8 @@ class WorkerJob(SLURMJob):
 class SlurmWorkers(SLURMCluster):
     """A Dask cluster of Slurm jobs: ended jobs are replaced, and all jobs are cancelled when it closes."""
 
+    security: RunCertificates
+
     def __init__(self, *, context: WorkerJobContext, jobs: int, **options: Any) -> None:
         self.context = context
         self._early_exits_left = MAX_EARLY_EXITS * jobs
@@ -203,7 +204,7 @@ class SlurmWorkers(SLURMCluster):
         await super()._close()
         with contextlib.suppress(PipelineError):
             await self.context.cancel_all()
-        delete_security(self.security)
+        self.security.forget()
 
     async def _run_replace_loop(self) -> None:
         while True:
@@ -272,7 +273,7 @@ def slurm_workers(profile: ClusterProfile, dask: SlurmDask, run: UUID) -> SlurmW
     variables = profile.worker_job(dask)
     folder = Path(variables.log_dir).expanduser() / "dask"
     context = WorkerJobContext(run, variables.filled_with({"job_name": None}), folder)
-    count = workers_per_node(dask, variables.cpus_per_task or 1)
+    options, count = scheduler_options(dask), workers_per_node(dask, variables.cpus_per_task or 1)
     # The last --memory-limit wins; dask-jobqueue passes its own first, computed from `memory`.
     extra = worker_arguments(dask, memory_limit(dask, job_memory(variables), count))
     lifetime = lifetime_seconds(dask, variables)
@@ -288,8 +289,8 @@ def slurm_workers(profile: ClusterProfile, dask: SlurmDask, run: UUID) -> SlurmW
         python="python",
         interface=dask.interface,
         worker_extra_args=extra,
-        security=shared_security(folder / str(run)),
+        security=RunCertificates(folder / str(run)),
         protocol="tls://",
-        scheduler_options=scheduler_options(dask),
+        scheduler_options=options,
         config_name="slurm",
     )
