@@ -109,14 +109,15 @@ class Slurm:
         script = answer.out.strip()
         return Path(script) if not answer.code and script else None
 
-    async def cancel(self, job_id: int, folder: Path | None = None) -> None:
+    async def cancel(self, job_id: int, folder: Path | None = None, waiting_only: bool = False) -> None:
         """Cancel a job; one that has ended already is fine. Raises SlurmRefused for another user's.
 
-        With the ``folder`` of its script, another job that got the same id since is left alone.
+        With the ``folder`` of its script, another job that got the same id since is left alone; with
+        ``waiting_only``, one that has started.
         """
         if folder is not None and not executes(await self.script_of(job_id) or Path(), folder):
             return
-        answer = await self.ask("scancel", str(job_id))
+        answer = await self.ask("scancel", *(["--state=PENDING"] if waiting_only else []), str(job_id))
         if answer.code and UNKNOWN_JOB not in answer.error:
             raise SlurmRefused(f"scancel {job_id}: {answer.error}")
 
