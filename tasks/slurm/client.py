@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tasks.contracts.errors import PipelineError, TransientError
 from tasks.slurm.job_folder import executes
+from tasks.slurm.reports import parse_default_time
 
 # What sbatch inherits would reach the job: SLURM_* and SBATCH_* change it, others may be secret.
 _KEPT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "SLURM_CONF", "TZ", "USER")
@@ -96,6 +97,10 @@ class Slurm:
         if not found:
             raise SlurmRefused(f"sbatch: expected a job id, got {out.strip()!r}")
         return int(found[1])
+
+    async def default_time_limit(self, partitions: str | None) -> int | None:
+        """Return the seconds that a job gets if it asks for no time, the least of its partitions; None: no limit."""
+        return parse_default_time(await self.run("scontrol", "-o", "show", "partition"), partitions)
 
     async def jobs_by_script(self) -> dict[Path, int]:
         """This user's jobs that slurmctld knows, by the script that each executes; the newest of each."""

@@ -74,3 +74,12 @@ def test_waiting_job_of_a_run_that_is_final_is_cancelled(pool: Pool, shared: Pat
     pool.until_true(lambda: pool.job_state(job) == "CANCELLED")
     pool.wait(run_id, lambda _: "is cancelled: its flow run is final" in pool.logs(run_id))
     assert pool.read(run_id).state.is_completed() and not (shared / "began").exists()
+
+
+@pytest.mark.parametrize("variables", [{"time_limit": "2"}, {"partition": "brief"}])
+def test_notice_as_long_as_the_time_limit_does_not_come_at_the_start(
+    pool: Pool, shared: Path, variables: dict[str, str]
+) -> None:
+    run_id = pool.submit("nap", {"folder": str(shared), "seconds": 12}, **variables)
+    assert pool.end(run_id).state.is_completed()
+    pool.wait(run_id, lambda _: "SIGTERM 30 s before the time limit, not 120 s" in pool.logs(run_id))
