@@ -26,7 +26,7 @@ def main() -> int:
     """Execute the run that ``PREFECT__FLOW_RUN_ID`` names; return the job's exit status."""
     flow_run_id = UUID(os.environ["PREFECT__FLOW_RUN_ID"])
     try:
-        why = superseded(_read(flow_run_id), int(os.environ["SLURM_JOB_ID"]), _restarts())
+        why = superseded(_read(flow_run_id), _own_pid(), _restarts())
     except PipelineError as error:
         _print(f"{NOT_STARTED}: {error}")
         return 1
@@ -41,7 +41,7 @@ def main() -> int:
         return 1
 
 
-def superseded(run: FlowRun, job_id: int, restarts: int) -> str | None:
+def superseded(run: FlowRun, own: JobPid, restarts: int) -> str | None:
     """Return why the job may not execute the run any more; None if the run is still the job's.
 
     Job ids grow. The one that the server has may be an earlier job's: the worker writes it after the submission.
@@ -51,9 +51,9 @@ def superseded(run: FlowRun, job_id: int, restarts: int) -> str | None:
     requeued = restarts > 0 and state is not None and state.is_crashed()
     if state is not None and state.is_final() and not requeued:
         return f"flow run {run.id} is already {state.name}"
-    newest = _job_id(run.infrastructure_pid)
-    if newest > job_id:
-        return f"flow run {run.id} belongs to Slurm job {newest} now"
+    newest = _parse(run.infrastructure_pid)
+    if newest and newest.cluster == own.cluster and newest.job_id > own.job_id:
+        return f"flow run {run.id} belongs to Slurm job {newest.job_id} now"
     return None
 
 
@@ -67,11 +67,15 @@ def exit_status(run: FlowRun) -> int:
     return 128 - code if code < 0 else code or 1
 
 
-def _job_id(infrastructure_pid: str | None) -> int:
+def _parse(infrastructure_pid: str | None) -> JobPid | None:
     try:
-        return JobPid.parse(infrastructure_pid or "").job_id
+        return JobPid.parse(infrastructure_pid or "")
     except ValueError:
-        return 0
+        return None
+
+
+def _own_pid() -> JobPid:
+    return JobPid(os.environ.get("SLURM_CLUSTER_NAME", ""), int(os.environ["SLURM_JOB_ID"]))
 
 
 def _restarts() -> int:
