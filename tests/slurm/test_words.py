@@ -22,7 +22,7 @@ def test_an_api_that_the_node_does_not_reach_is_a_sentence_and_no_trace(pool: Po
     # What every job executes, with less patience.
     command = "from deployments.slurm import attempt as a; a.PATIENCE_SECONDS = 3; raise SystemExit(a.main())"
     run = pool.end(pool.command(f'python3 -c "{command}"', env=env), 180)
-    assert "the job could not reach the Prefect API (All connection attempts failed)" in run.state.message
+    assert "the job could not reach the Prefect API ([Errno 111] Connection refused)" in run.state.message
     assert f"the worker has PREFECT_API_URL={pool.url}" in run.state.message and "job.log" in run.state.message
     pool.wait(run.id, lambda _: "The run was Crashed" in pool.logs(run.id))
     assert "trying again" in job_log(pool, run.id)
