@@ -19,6 +19,7 @@ from tasks.convert.uids import CopiesJob
 from tasks.energon.index import IndexSummary
 from tasks.energon.task import index_dataset_task
 from tasks.io.fingerprints import Verify
+from tasks.io.raw_tar import hidden_tars
 from tasks.io.receipts import timed
 from tasks.running.caching import stored_in
 from tasks.running.fanout import jobs_in_flight, run_in_groups
@@ -81,6 +82,7 @@ def convert_dataset(
 
 def _convert(conversion: Conversion, profile: ClusterProfile) -> ConvertResult:
     conversion.clean_up()
+    _warn_of_hidden_tars(conversion.source_dir)
     plan = _scan_and_write(conversion, profile)
     manifest = conversion.finish(plan)
     if not plan.tars:
@@ -124,6 +126,11 @@ def _scan_and_write(conversion: Conversion, profile: ClusterProfile) -> Plan:
     return plan
 
 
+def _warn_of_hidden_tars(source_dir: Path) -> None:
+    if hidden := hidden_tars(source_dir):
+        get_run_logger().warning("ignored, since their names start with a dot: %s", ", ".join(hidden[:10]))
+
+
 def _scan(conversion: Conversion, profile: ClusterProfile, runner: "DaskTaskRunner") -> None:
     left = conversion.look_up_scans(profile.task_runs)
     task = stored_in(scan_shards, conversion.folder.results)
@@ -165,6 +172,8 @@ def _say(plan: Plan) -> None:
         counts.skip_reasons,
         len(plan.tars),
     )
+    for gap in plan.accepted_gaps.values():
+        get_run_logger().warning("accepted although samples may be missing: %s", gap)
     if any(plan.oddities.values()):
         get_run_logger().warning("odd samples that stay in the dataset: %s", plan.oddities)
 

@@ -198,6 +198,12 @@ class ConvertSettings(Settings):
         False, description="Leave out pictures with a side over 200 times the other, which Qwen's processors refuse."
     )
 
+    accept_cut_tars: bool = Field(
+        False,
+        description="Convert what can be read of tars that end early, go on after their end, or hold fewer samples "
+        "than their stats count; manifest and report name them. Damaged tars stay errors.",
+    )
+
     @field_validator("prompt")
     @classmethod
     def _prompt_says_something(cls, value: str) -> str:

@@ -119,7 +119,10 @@ class Conversion:
         if not done:
             self._refuse_missing_scan(self.tars[0])
         scans = self._scans(done)
-        return finished_plan(self.folder, self.byte_settings, scans) or self._make_plan(scans, search)
+        plan = finished_plan(self.folder, self.byte_settings, scans)
+        if plan is not None and (self.settings.accept_cut_tars or not plan.accepted_gaps):
+            return plan
+        return self._make_plan(scans, search)
 
     def _make_plan(self, scans: list[Scan], search: Callable[[list[CopiesJob]], object] | None) -> Plan:
         rows = self._rows(scans)
@@ -178,7 +181,13 @@ class Conversion:
     def _scans(self, done: list[ScanSummary]) -> list[Scan]:
         jobs = [self._scan_job(tar) for tar in self.tars[: len(done)]]
         return [
-            Scan(summary, job.indexes().fingerprint(job.tar), job.table_path, dropped_kinds(self.settings))
+            Scan(
+                summary,
+                job.indexes().fingerprint(job.tar),
+                job.table_path,
+                dropped=dropped_kinds(self.settings),
+                accept_gap=self.settings.accept_cut_tars,
+            )
             for summary, job in zip(done, jobs, strict=True)
         ]
 

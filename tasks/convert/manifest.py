@@ -41,6 +41,7 @@ def build_manifest(
             "raw_shard_count_opened": len(plan.opened),
             "raw_shards_opened": [fingerprint.name for fingerprint in plan.opened],
             "raw_shards": [fingerprint.model_dump() for fingerprint in plan.opened],
+            **({"accepted_cut_tars": plan.accepted_gaps} if plan.accepted_gaps else {}),
         },
         "adaptation": _adaptation(settings),
         "counts": plan.counts.model_dump(),

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tasks.convert.completeness import read_successes
 from tasks.io.fingerprints import Fingerprint, Fingerprints, Verify
 from tasks.io.receipts import Receipt, read_receipt
 from tasks.io.shard_index import ShardIndexes
@@ -15,7 +16,8 @@ CONTRACT_VERSION = 1
 CONTRACT_VERSION_NOT_FINITE = 2
 """Of plans that emit a sample with a number in `source` that is not finite; all others keep CONTRACT_VERSION."""
 
-SCAN_VERSION = 4
+
+SCAN_VERSION = 5
 PLAN_VERSION = 1
 WRITE_VERSION = 1
 
@@ -101,13 +103,15 @@ class PrepareFolder(_Value):
 
 class ScanSummary(_Value):
     """A scanned shard. ``usable``: samples that nothing but an earlier copy, the exclusion list or the cut-off
-    can keep out. ``trouble``: why the tar cannot be read to its end, and how many samples stand before that."""
+    can keep out. ``trouble``: why the tar cannot be read to its end, and how many samples stand before that.
+    ``gap``: why samples may be missing at the end of a tar that can be read."""
 
     shard: str
     samples: int
     usable: int
     trouble: str | None = None
     samples_before_trouble: int | None = None
+    gap: str | None = None
 
 
 class ScanJob(_Value):
@@ -133,6 +137,11 @@ class ScanJob(_Value):
         return self.source_dir / f"{self.shard}.tar"
 
     @property
+    def stats_file(self) -> Path:
+        """The stats that img2dataset leaves beside the raw tar."""
+        return self.source_dir / f"{self.shard}_stats.json"
+
+    @property
     def folder(self) -> PrepareFolder:
         """Where the conversion keeps its files."""
         return PrepareFolder(dataset_dir=self.dataset_dir)
@@ -156,7 +165,10 @@ class ScanJob(_Value):
         return Receipt(
             stage="scan",
             stage_version=SCAN_VERSION,
-            inputs={"tar": self.indexes().fingerprint(self.tar).model_dump()},
+            inputs={
+                "tar": self.indexes().fingerprint(self.tar).model_dump(),
+                "successes": read_successes(self.stats_file),
+            },
             outputs=[self.folder.fingerprints().of(self.table_path)] if summary else [],
             counts=summary.model_dump(mode="json") if summary else {},
         )
@@ -224,6 +236,8 @@ class Plan(_Value):
     tars: tuple[PlannedTar, ...]
     oddities: dict[str, int] = {}
     """Emitted samples that are odd (see tasks/convert/oddities.py), by kind; no part of the identity."""
+    accepted_gaps: dict[str, str] = {}
+    """Opened raw tars that ``accept_cut_tars`` lets pass, and why they need it; no part of the identity."""
 
 
 class WriteJob(_Value):

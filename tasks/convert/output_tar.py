@@ -10,6 +10,8 @@ import tarfile
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import BinaryIO, Self
 
+from tasks.io.byte_ranges import Content, size_of
+
 _BUFFER_BYTES = 1 << 20
 _SYNC_BYTES = 16 << 20
 _NAME_BYTES = 100
@@ -43,10 +45,17 @@ class OutputTar:
         for sync in self._syncs:
             sync.result()
 
-    def add(self, name: str, data: bytes) -> None:
-        """Append a member."""
-        padding = -len(data) % tarfile.BLOCKSIZE
-        self._append(member_header(name, len(data)), data, bytes(padding))
+    def add(self, name: str, content: Content) -> None:
+        """Append a member. Raises OSError if its bytes cannot be read."""
+        size = size_of(content)
+        padding = bytes(-size % tarfile.BLOCKSIZE)
+        if isinstance(content, bytes):
+            self._append(member_header(name, size), content, padding)
+            return
+        self._append(member_header(name, size))
+        for piece in content.pieces():
+            self._append(piece)
+        self._append(padding)
 
     def close(self) -> str:
         """Write the end of the archive; returns the SHA-256, in hex, of the whole tar."""

@@ -38,6 +38,7 @@ class Decision:
 
     ``code``: its reason, an index into ``reasons``; ``val``: whether it belongs to the val split; ``starts``: the first
     row of each opened shard, and the end. ``reached``: whether ``maximum_samples`` was, so that no more is opened.
+    ``accepted_gaps``: by the name of the tar, as in Plan.
     """
 
     reasons: list[str]
@@ -45,6 +46,7 @@ class Decision:
     val: Array
     starts: Array
     reached: bool
+    accepted_gaps: dict[str, str]
 
     @property
     def opened(self) -> int:
@@ -74,7 +76,8 @@ class Decision:
 def decide(scans: Sequence[Scan], rows: PlanRows, maximum_samples: int | None) -> Decision:
     """Decide on the samples of ``scans``, which are the first shards in order.
 
-    Raises ShardError if a damaged place of a tar is reached before ``maximum_samples``.
+    Raises ShardError if a damaged place of a tar, or the end of one that lacks samples, is reached before
+    ``maximum_samples``.
     """
     rows.settle_copies()
     end = _cut_off(rows, maximum_samples)
@@ -83,8 +86,8 @@ def decide(scans: Sequence[Scan], rows: PlanRows, maximum_samples: int | None) -
     if end is not None:
         opened = int(np.searchsorted(starts, end - 1, side="right"))
         starts = np.append(starts[:opened], end)
-    _refuse_trouble(scans, int(starts[-1]), reached)
-    return Decision(rows.reasons, rows.code[: starts[-1]], rows.val[: starts[-1]], starts, reached)
+    gaps = _accepted_gaps(scans, end)
+    return Decision(rows.reasons, rows.code[: starts[-1]], rows.val[: starts[-1]], starts, reached, gaps)
 
 
 def _cut_off(rows: PlanRows, maximum_samples: int | None) -> int | None:
@@ -100,14 +103,23 @@ def _cut_off(rows: PlanRows, maximum_samples: int | None) -> int | None:
     return None
 
 
-def _refuse_trouble(scans: Sequence[Scan], end: int, reached: bool) -> None:
-    """A tar that cannot be read stops the conversion, unless enough samples stand before the damage."""
+def _accepted_gaps(scans: Sequence[Scan], end: int | None) -> dict[str, str]:
+    """Return the gaps in the tars that are read up to row ``end`` (None: whole). Raises ShardError for other faults."""
+    gaps: dict[str, str] = {}
     start = 0
     for scan in scans:
-        before = scan.summary.samples_before_trouble
-        if before is not None and not (reached and end <= start + before):
-            raise ShardError(f"{scan.summary.trouble}; download the shard again, or take it out of the folder")
+        fault = scan.fault_before(None if end is None else end - start)
+        if fault and not (scan.accept_gap and fault == scan.summary.gap):
+            raise ShardError(f"{fault}; {_way_out(fault == scan.summary.gap)}")
+        if fault:
+            gaps[scan.summary.shard] = fault
         start += scan.summary.samples
+    return gaps
+
+
+def _way_out(is_gap: bool) -> str:
+    download = "download the shard again, or take it out of the folder"
+    return f"{download}, or set convert.accept_cut_tars to convert the samples that are there" if is_gap else download
 
 
 def make_plan(
@@ -126,6 +138,7 @@ def make_plan(
         counts=_counts(decision),
         tars=_tars(decision, settings["max_samples_per_tar"]),
         oddities=oddities,
+        accepted_gaps=decision.accepted_gaps,
     )
 
 

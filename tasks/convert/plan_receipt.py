@@ -8,7 +8,7 @@ from tasks.convert.models import CONTRACT_VERSION, PLAN_VERSION, Plan, PrepareFo
 from tasks.convert.plan_files import read_plan
 from tasks.convert.plan_rows import Scan
 from tasks.io.files import digest
-from tasks.io.fingerprints import Fingerprint
+from tasks.io.fingerprints import Fingerprint, Fingerprints
 from tasks.io.receipts import Receipt, read_receipt
 
 
@@ -37,13 +37,19 @@ def leave_receipt(folder: PrepareFolder, plan: Plan, scans: Sequence[Scan]) -> N
 
 def _work(folder: PrepareFolder, settings: dict[str, Any], opened: Sequence[Scan]) -> Receipt:
     notes = folder.fingerprints()
-    scans = [[scan.fingerprint.model_dump(), notes.of(scan.table_path).model_dump()] for scan in opened]
+    scans = [_scan(scan, notes) for scan in opened]
     return Receipt(
         stage="plan",
         stage_version=PLAN_VERSION,
         inputs={"contract_version": CONTRACT_VERSION, "opened": len(scans), "scans": digest(scans)},
         settings=settings,
     )
+
+
+def _scan(scan: Scan, notes: Fingerprints) -> list[Any]:
+    """Return what the plan read of a scan; a gap is named only where there is one, so that earlier plans stand."""
+    gap = [scan.summary.gap] if scan.summary.gap else []
+    return [scan.fingerprint.model_dump(), notes.of(scan.table_path).model_dump(), *gap]
 
 
 def _relative(folder: PrepareFolder, path: Path) -> Fingerprint:

@@ -30,6 +30,15 @@ class Scan:
     table_path: Path
     dropped: frozenset[str] = frozenset()
     """Kinds of odd samples that have a reject reason (see tasks/convert/oddities.py)."""
+    accept_gap: bool = False
+    """Whether samples may be missing at the end of the tar."""
+
+    def fault_before(self, row: int | None) -> str | None:
+        """Return what is wrong with the tar before ``row``, or with all of it for None; None if nothing is."""
+        summary = self.summary
+        if summary.samples_before_trouble is not None:
+            return summary.trouble if row is None or row > summary.samples_before_trouble else None
+        return summary.gap if row is None or row > summary.samples else None
 
     def read(self, columns: list[str]) -> pa.Table:
         """Columns of its table."""

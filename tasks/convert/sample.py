@@ -8,6 +8,7 @@ from collections.abc import Set
 from typing import Any, NamedTuple
 
 from tasks.convert.jpeg import JpegVerdict, check_jpeg
+from tasks.io.byte_ranges import Content
 from tasks.io.files import readable_text
 from tasks.io.raw_tar import SAMPLE_MEMBERS
 
@@ -24,9 +25,13 @@ _SIZES = ("width", "height", "original_width", "original_height")
 _UNCHECKED = ("url", "sha256", *_SIZES)
 """Values of the record that go into the conversation as they are, whatever their type."""
 
+MAX_TEXT_BYTES = 256 << 20
+"""Bytes of JSON or TXT above which a sample is rejected: both must fit into a worker's memory several times."""
+
 _DEEP = 100
 _MAX_DEPTH = 800
 """Nesting that every stack can hold: Python's own limit depends on how deep the caller is."""
+_TOO_DEEP = f"the JSON is nested more than {_MAX_DEPTH} deep"
 
 
 class UnusableSampleError(Exception):
@@ -53,13 +58,25 @@ def judge_members(extensions: Set[str]) -> Verdict | None:
     if extensions == _WHOLE:
         return None
     missing = sorted(_WHOLE - extensions)
-    if missing:
-        return Verdict(before_uid="_".join(["missing", *missing]), cause=f"the sample lacks {', '.join(missing)}")
     names = [readable_text(name) for name in sorted(extensions - _WHOLE)]
+    if missing:
+        instead = f"; it has {', '.join(names)} instead, which is not converted" if names else ""
+        return Verdict(
+            before_uid="_".join(["missing", *missing]), cause=f"the sample lacks {', '.join(missing)}{instead}"
+        )
     return Verdict(before_uid="_".join(["unexpected", *names]), cause=f"unexpected members: {', '.join(names)}")
 
 
-def judge(key: str, jpg: bytes, json_bytes: bytes, txt: bytes) -> Verdict:
+def judge_sizes(json_size: int, txt_size: int) -> Verdict | None:
+    """Return the verdict on a sample whose texts are too large to be read; None if they are not."""
+    sizes = (("JSON", json_size), ("TXT", txt_size))
+    large = next((name for name, size in sizes if size > MAX_TEXT_BYTES), None)
+    if large is None:
+        return None
+    return Verdict(before_uid=INVALID, cause=f"the {large} is larger than {MAX_TEXT_BYTES >> 20} MiB")
+
+
+def judge(key: str, jpg: Content, json_bytes: bytes, txt: bytes) -> Verdict:
     """The verdict on a sample with all its members."""
     uid = None
     try:
@@ -105,13 +122,13 @@ def parse(json_bytes: bytes, txt: bytes) -> tuple[dict[str, Any], str]:
     try:
         record = json.loads(json_bytes)
     except RecursionError:
-        raise UnusableSampleError("the JSON is nested too deep") from None
+        raise UnusableSampleError(_TOO_DEEP) from None
     except ValueError as error:
         raise UnusableSampleError(f"the JSON cannot be read: {error}") from None
     if not isinstance(record, dict):
         raise UnusableSampleError(f"the JSON is a {type(record).__name__}, not an object")
     if json_bytes.count(b"[") + json_bytes.count(b"{") > _MAX_DEPTH and _depth(record) > _MAX_DEPTH:
-        raise UnusableSampleError("the JSON is nested too deep")
+        raise UnusableSampleError(_TOO_DEEP)
     return record, caption
 
 
@@ -164,7 +181,7 @@ def conversation_json(record: dict[str, Any], caption: str, prompt: str, source:
     except UnicodeEncodeError:
         raise UnusableSampleError("a text of the JSON cannot be written as UTF-8") from None
     except RecursionError:
-        raise UnusableSampleError("the JSON is nested too deep") from None
+        raise UnusableSampleError(_TOO_DEEP) from None
 
 
 def _all_finite(record: dict[str, Any]) -> bool:

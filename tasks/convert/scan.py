@@ -11,10 +11,12 @@ import pyarrow.parquet as pq
 import xxhash
 
 from tasks.contracts.errors import TransientError
+from tasks.convert.completeness import find_gap, read_successes
 from tasks.convert.models import ScanJob, ScanSummary
-from tasks.convert.sample import Verdict, judge, judge_members, split_hash
+from tasks.convert.sample import Verdict, judge, judge_members, judge_sizes, split_hash
+from tasks.io.byte_ranges import Content, pieces_of, read_sample
 from tasks.io.files import shown_text, write_bytes
-from tasks.io.raw_tar import SAMPLE_MEMBERS, Group, TarContents, read_ranges
+from tasks.io.raw_tar import SAMPLE_MEMBERS, Group, TarContents
 
 _RANGE_COLUMNS = [f"{name}_{part}" for name in SAMPLE_MEMBERS for part in ("offset", "size")]
 
@@ -73,7 +75,10 @@ def _row(file: BinaryIO, group: Group) -> tuple[Any, ...]:
     if verdict is not None:
         return (key, *_readable(verdict), None, *_NO_RANGES, None)
     jpg, json_bytes, txt = ranges = [members[name] for name in SAMPLE_MEMBERS]
-    data = read_ranges(file, ranges)
+    verdict = judge_sizes(json_bytes[1], txt[1])
+    if verdict is not None:
+        return (key, *verdict, None, *jpg, *json_bytes, *txt, None)
+    data = read_sample(file, ranges)
     verdict = _readable(judge(group.key, *data))
     split = None if verdict.uid is None else split_hash(verdict.uid)
     return (key, *verdict, split, *jpg, *json_bytes, *txt, sample_digest(*data))
@@ -83,13 +88,15 @@ def _readable(verdict: Verdict) -> Verdict:
     return verdict if verdict.cause is None else verdict._replace(cause=shown_text(verdict.cause))
 
 
-def sample_digest(jpg: bytes, json_bytes: bytes, txt: bytes) -> bytes:
+def sample_digest(jpg: Content, json_bytes: bytes, txt: bytes) -> bytes:
     """XXH3 (128 bit) over a sample's bytes: the write step holds it against what it copies.
 
     It guards against bytes that changed since the scan, not against forgery: the tar's SHA-256 is in the plan.
     SHA-256 would take as long as all else that a sample costs but its decoding.
     """
-    digest = xxhash.xxh3_128(jpg)
+    digest = xxhash.xxh3_128()
+    for piece in pieces_of(jpg):
+        digest.update(piece)
     digest.update(json_bytes)
     digest.update(txt)
     return digest.digest()
@@ -110,6 +117,7 @@ def _write(job: ScanJob, table: pa.Table) -> None:
 
 def _summary(job: ScanJob, contents: TarContents, table: pa.Table) -> ScanSummary:
     trouble = contents.troubles[0] if contents.troubles else None
+    gap = find_gap(contents, read_successes(job.stats_file))
     usable = pc.sum(pc.and_(table["before_uid"].is_null(), table["after_uid"].is_null())).as_py() or 0
     what = (
         f"{job.tar.name}: {trouble.member or 'the archive'} (byte {trouble.offset}) {trouble.message}"
@@ -122,4 +130,5 @@ def _summary(job: ScanJob, contents: TarContents, table: pa.Table) -> ScanSummar
         usable=usable,
         trouble=what,
         samples_before_trouble=trouble.groups_before if trouble else None,
+        gap=f"{job.tar.name} {gap[0]} (byte {gap[1]})" if gap else None,
     )

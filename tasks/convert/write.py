@@ -1,5 +1,6 @@
 """Write one output tar: byte ranges of the raw tars and a conversation for each sample."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, BinaryIO
@@ -10,8 +11,9 @@ from tasks.convert.output_tar import OutputTar
 from tasks.convert.plan_files import PlannedTars, plan_and_tar, read_samples
 from tasks.convert.sample import conversation_json, parse
 from tasks.convert.scan import sample_digest
+from tasks.io.byte_ranges import Content, read_sample
 from tasks.io.files import atomic_file
-from tasks.io.raw_tar import SAMPLE_MEMBERS, read_ranges
+from tasks.io.raw_tar import SAMPLE_MEMBERS
 
 _ROWS_AT_A_TIME = 1000
 
@@ -54,7 +56,7 @@ def _write_members(output: OutputTar, job: WriteJob, plan: PlannedTars, tar: Pla
     return written
 
 
-def _raw_samples(job: WriteJob, tar: PlannedTar) -> Iterator[tuple[str, bytes, bytes, bytes]]:
+def _raw_samples(job: WriteJob, tar: PlannedTar) -> Iterator[tuple[str, Content, bytes, bytes]]:
     """uid, JPG, JSON and TXT of every sample of the tar, held against the digest of the scan."""
     with ExitStack() as stack:
         name, file = None, None
@@ -71,11 +73,21 @@ def _rows(job: WriteJob, tar: PlannedTar) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
-def _members(file: BinaryIO, row: dict[str, Any]) -> list[bytes]:
-    members = read_ranges(file, [(row[f"{m}_offset"], row[f"{m}_size"]) for m in SAMPLE_MEMBERS])
+def _members(file: BinaryIO, row: dict[str, Any]) -> tuple[Content, bytes, bytes]:
+    ranges = [(row[f"{m}_offset"], row[f"{m}_size"]) for m in SAMPLE_MEMBERS]
+    try:
+        members = read_sample(file, ranges)
+    except OSError:
+        if os.fstat(file.fileno()).st_size < sum(max(ranges)):  # cut since the scan, not a fault of the storage
+            raise _changed(row) from None
+        raise
     if sample_digest(*members) != row["digest"]:
-        raise ShardError(
-            f"{row['raw_tar']}, key {row['key'].decode('utf-8', 'backslashreplace')}: the bytes are not those that "
-            "were scanned; the shard changed in between: restore it, or convert into a new folder with verify=full"
-        )
+        raise _changed(row)
     return members
+
+
+def _changed(row: dict[str, Any]) -> ShardError:
+    return ShardError(
+        f"{row['raw_tar']}, key {row['key'].decode('utf-8', 'backslashreplace')}: the bytes are not those that "
+        "were scanned; the shard changed in between: restore it, or convert into a new folder with verify=full"
+    )

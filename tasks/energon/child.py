@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 
 import tasks
 from tasks.contracts.errors import DatasetError, TransientError
+from tasks.io.storage import temporary_folder
 
 QUOTED_LINES = 8
 WATCH_SECONDS = 0.5
@@ -38,8 +38,8 @@ def run_child(
     down).
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="energon-") as folder:
-        question, answer = Path(folder, "request.json"), Path(folder, "answer.json")
+    with temporary_folder("energon-", "Energon's processes get their requests and leave their answers in it") as folder:
+        question, answer = folder / "request.json", folder / "answer.json"
         question.write_text(json.dumps(request))
         status = _run([sys.executable, "-P", "-m", module, str(question), str(answer)], log, meanwhile)
         if status == 0 and answer.exists():

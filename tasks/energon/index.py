@@ -1,9 +1,9 @@
 """Index a prepared dataset with Energon, and believe the index only where it equals the manifest."""
 
+import errno
 import importlib.metadata
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +18,14 @@ from tasks.energon.tars import check_tars, diagnose
 from tasks.io.files import atomic_file, write_bytes
 from tasks.io.fingerprints import Fingerprint, Fingerprints, Verify
 from tasks.io.receipts import Receipt, note_timing, read_receipt
+from tasks.io.storage import full_tmpdir, temporary_folder
 
 STAGE_VERSION = 1
 RECEIPT = "index-receipt.json"
 MAX_WORKERS = 8
+TMPDIR_USE = "the index is built in it, with 300 bytes a sample"
+_FULL = ("database or disk is full", os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+"""What SQLite and Energon say, who write in the temporary folder alone."""
 
 DATASET_YAML = b"""\
 __module__: megatron.bridge.data.energon.task_encoder_utils
@@ -124,12 +128,12 @@ def _index(dataset_dir: Path, manifest: Manifest, told: Callable[[int], None]) -
     """
     _remove_debris(dataset_dir)
     shards = list(manifest.samples)
-    with tempfile.TemporaryDirectory(prefix="energon-index-") as folder:
+    with temporary_folder("energon-index-", TMPDIR_USE) as folder:
         for shard in shards:
-            Path(folder, shard).symlink_to((dataset_dir / shard).absolute())
-        _build(Path(folder), dataset_dir, shards, told)
+            (folder / shard).symlink_to((dataset_dir / shard).absolute())
+        _build(folder, dataset_dir, shards, told)
         for name in (*(f"{META}/{name}" for name in meta.BUILT_FILES), *map(meta.index_name, shards)):
-            with Path(folder, name).open("rb") as built, atomic_file(dataset_dir / name) as file:
+            with (folder / name).open("rb") as built, atomic_file(dataset_dir / name) as file:
                 shutil.copyfileobj(built, file)
     write_bytes(dataset_dir / META / meta.DATASET_FILE, DATASET_YAML)
 
@@ -140,7 +144,9 @@ def _build(folder: Path, dataset_dir: Path, shards: list[str], told: Callable[[i
     try:
         log = dataset_dir / PREPARE / "energon.log"
         run_child("tasks.energon.prepare_child", request, log, lambda: told(len(list(folder.glob("*.tar.idx")))))
-    except DatasetError:
+    except DatasetError as error:
+        if any(words in str(error) for words in _FULL):
+            raise full_tmpdir(TMPDIR_USE) from None
         if fault := diagnose(dataset_dir, shards):
             raise DatasetError(f"{dataset_dir} cannot be indexed: {fault}. Convert again") from None
         raise

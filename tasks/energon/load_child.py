@@ -99,10 +99,11 @@ def _load_rank(request: dict[str, Any], rank: int) -> dict[str, Any]:
     answer: dict[str, Any] = {"keys": [], "stopped": False}
     faults = Faults()
     try:
-        with Path(request["progress"]).open("ab", buffering=0) as progress:
+        with Path(request["progress"]).open("ab") as progress:
             for batch in epoch(request, Encoder(request["prompt"]), faults, rank):
                 answer["keys"] += batch
                 progress.write(b"." * len(batch))
+                progress.flush()
     except Exception as error:
         # Energon gives up after 100 faults in a row; those and the keys so far tell more than its last words.
         if not faults.found:

@@ -113,6 +113,10 @@ def digest(value: Any) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256, in hex, of a file's bytes."""
+    """Return the SHA-256, in hex, of a file's bytes. Raises OSError (EIO) if reading ends before the file does."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        size = os.fstat(file.fileno()).st_size
+        digest = hashlib.file_digest(file, "sha256")
+        if file.tell() < size:
+            raise OSError(errno.EIO, f"reading ended at byte {file.tell()} of {size}", str(path))
+        return digest.hexdigest()

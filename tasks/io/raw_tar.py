@@ -5,9 +5,9 @@ import re
 import struct
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal, NamedTuple
 
 from tasks.contracts.errors import ShardError
@@ -20,9 +20,6 @@ _NO_PREFIX = bytes(155)
 
 SAMPLE_MEMBERS = ("jpg", "json", "txt")
 """The extensions of a whole raw sample's members."""
-
-_LARGEST_GAP = 64 * 1024
-"""Bytes between the members of a sample that are read in vain rather than with calls of their own."""
 
 ArchiveEnd = Literal["complete", "missing", "trailing data"]
 
@@ -91,6 +88,11 @@ def list_raw_tars(folder: Path) -> list[Path]:
     return tars
 
 
+def hidden_tars(folder: Path) -> list[str]:
+    """Return the names of tars that :func:`list_raw_tars` ignores, since they start with a dot."""
+    return sorted(path.name for path in folder.glob(".*.tar"))
+
+
 def read_tar(path: Path) -> TarContents:
     """Read all headers of a raw tar. A damaged tar is not an error here: its troubles are in the answer.
 
@@ -100,17 +102,6 @@ def read_tar(path: Path) -> TarContents:
     with path.open("rb") as file:
         end = reader.read(file)
     return TarContents(tuple(reader.groups), tuple(reader.troubles), end, tuple(reader.other_members))
-
-
-def read_ranges(file: BinaryIO, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-    """The bytes at each (offset, size) of an open tar; ranges of one sample lie close together and are read at once."""
-    start = min(ranges)[0]
-    ends = [offset + size for offset, size in ranges]
-    span = max(ends) - start
-    if span > _LARGEST_GAP + sum([size for _, size in ranges]):
-        return [os.pread(file.fileno(), size, offset) for offset, size in ranges]
-    data = os.pread(file.fileno(), span, start)
-    return [data[offset - start : end - start] for (offset, _), end in zip(ranges, ends, strict=True)]
 
 
 class _Reader:
@@ -157,7 +148,7 @@ class _Reader:
         self._take_file(info.name, info.offset, info.offset_data, info.size)
 
     def _take_file(self, path: str, offset: int, offset_data: int, size: int) -> None:
-        key, dot, extension = path.rsplit("/", 1)[-1].rpartition(".")
+        key, dot, extension = _base_name(path).rpartition(".")
         if not dot:
             self._trouble("has no extension", path, offset)
             return
@@ -241,6 +232,12 @@ def _plain(block: bytes, offset: int) -> _Plain | None:
     return _Plain(
         name.decode("utf-8", "surrogateescape"), offset, bytes_, data, data + bytes_ + -bytes_ % tarfile.BLOCKSIZE
     )
+
+
+def _base_name(path: str) -> str:
+    """Return the last part of a member's name; as in pathlib, a slash or ``/.`` at the end is no part."""
+    name = path.rsplit("/", 1)[-1]
+    return name if name not in ("", ".") else PurePosixPath(path).name
 
 
 def _sum(data: bytes) -> int:

@@ -19,7 +19,7 @@ from tasks.io.files import atomic_file, canonical_json
 from tasks.io.fingerprints import Fingerprint, Fingerprints
 from tasks.io.raw_tar import Group, Member, TarContents, Trouble, read_tar
 
-INDEX_VERSION = 3
+INDEX_VERSION = 4
 _HEADER = b"shard-index"
 _MEMBER = pa.struct([("extension", pa.binary()), ("offset", pa.int64()), ("size", pa.int64())])
 _SCHEMA = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("members", pa.list_(_MEMBER))])

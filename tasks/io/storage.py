@@ -1,6 +1,10 @@
 """Faults of the storage in words: what the file system answered, of which file, and the way out."""
 
+import contextlib
 import errno
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 from tasks.contracts.errors import PipelineError, TransientError
 
@@ -43,6 +47,35 @@ def in_words(error: OSError) -> PipelineError | None:
     if number in _PASSING:
         return TransientError(f"{what}: {_PASSING[number]} ({error.strerror}). Look at the storage, {_GO_ON}")
     return None
+
+
+@contextlib.contextmanager
+def temporary_folder(prefix: str, use: str) -> Iterator[Path]:
+    """Make a folder in TMPDIR and remove it after the block.
+
+    ``use``: what it is for, as in "indexing needs 300 bytes a sample there". Raises PipelineError, with ``use``, if
+    TMPDIR is full.
+    """
+    folder = ""
+    try:
+        with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+            yield Path(folder)
+    except OSError as error:
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        here = not names or any(name.startswith(folder) for name in names)
+        nowhere = not folder and error.errno == errno.ENOENT  # as Python says if no temporary folder can be written to
+        if nowhere or (here and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+            raise full_tmpdir(use) from None
+        raise
+
+
+def full_tmpdir(use: str) -> PipelineError:
+    """Return the error that says that TMPDIR is full."""
+    with contextlib.suppress(FileNotFoundError):
+        use = f"{use} ({tempfile.gettempdir()})"
+    return PipelineError(
+        f"the temporary folder is full: {use}. Make room there, or set TMPDIR to a local folder with more, {_GO_ON}"
+    )
 
 
 def spoken(error: Exception) -> Exception:

@@ -28,10 +28,12 @@ def _facts(places: Places, manifest: dict[str, Any]) -> Iterator[tuple[str, Any]
         yield "Downloader's packages, SHA-256", download.get("inputs", {}).get("downloader_locks")
         for name, value in download.get("settings", {}).items():
             yield f"download.{name}", value
+    source = manifest.get("source", {})
     yield "Plan", manifest.get("plan")
     yield "Contract version", manifest.get("contract_version")
     for name, value in manifest.get("settings", {}).items():
         yield f"convert.{name}", value
+    yield "Accepted although samples may be missing", list(source.get("accepted_cut_tars", {}).values())
     for name, value in manifest.get("decoders", {}).items():
         yield f"Decoded by {name}", value
     for name in _PACKAGES:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import re
 import shutil
 from collections import Counter
@@ -12,6 +13,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.sorting import ArtifactSort
 
+from flows import convert
 from flows.audit import audit_download
 from flows.convert import convert_dataset
 from tasks.contracts.errors import GateError
@@ -183,3 +185,10 @@ def test_shards_without_a_usable_sample_fail_with_the_reasons(tmp_path):
     assert state.is_failed()
     assert "of 3 samples none can be used ({'empty_caption': 3})" in state.message
     assert str(tmp_path / "out" / ".prepare" / "rejects.parquet") in state.message
+
+
+def test_tars_whose_names_start_with_a_dot_are_named_in_the_log(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(convert, "get_run_logger", lambda: logging.getLogger("convert"))
+    write_shard(tmp_path / "raw", 0, [sample("a", 1)]).with_name(".x.tar").touch()
+    convert._warn_of_hidden_tars(tmp_path / "raw")
+    assert caplog.messages == ["ignored, since their names start with a dot: .x.tar"]

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.contracts.errors import ShardError
 from tasks.io import raw_tar
-from tasks.io.raw_tar import list_raw_tars, read_tar
+from tasks.io.raw_tar import hidden_tars, list_raw_tars, read_tar
 from tests.tasks.raw_shards import sample, tar_bytes, without_end
 
 BLOCK = tarfile.BLOCKSIZE
@@ -52,6 +52,7 @@ def test_tars_come_in_the_order_of_their_names_whatever_the_folder_says(tmp_path
     (tmp_path / "00000001.parquet").touch()
     (tmp_path / ".00000002.tar").touch()
     assert [path.name for path in list_raw_tars(tmp_path)] == [f"{n:08d}.tar" for n in (0, 3, 7, 12)]
+    assert hidden_tars(tmp_path) == [".00000002.tar"]
 
 
 def test_tars_whose_names_differ_in_length_are_refused(tmp_path):
@@ -120,6 +121,17 @@ def test_a_member_without_extension_is_a_trouble_that_names_it(contents_of):
 def test_folder_parts_of_names_are_dropped(contents_of):
     contents = contents_of([("./a.jpg", b""), ("deep/er/a.json", b""), ("/abs/a.txt", b"")])
     assert (keys(contents), extensions(contents)) == (["a"], [["jpg", "json", "txt"]])
+
+
+@pytest.mark.parametrize("end", ["/.", "/", "/././", "//"])
+def test_a_slash_or_dot_at_the_end_of_a_name_is_no_part_of_it(contents_of, end):
+    contents = contents_of(header(f"deep/a.jpg{end}") + tar_bytes([("a.json", b"{}"), ("a.txt", b"t")]))
+    assert (keys(contents), extensions(contents)) == (["a"], [["jpg", "json", "txt"]])
+    assert contents.troubles == ()
+
+
+def test_names_without_any_part_are_troubles(contents_of):
+    assert [t.message for t in contents_of([(".", b""), ("/", b""), ("./.", b"")]).troubles] == ["has no extension"] * 3
 
 
 def test_only_the_last_dot_parts_key_and_extension(contents_of):

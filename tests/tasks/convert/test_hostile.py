@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from tasks.audit.models import AuditJob
 from tasks.audit.shard import MOST_FINDINGS, audit_shard
@@ -176,11 +177,27 @@ print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text(
 """
 
 
+def check_apart(jpg: bytes, jpegmem: str | None = None) -> tuple[int, str]:
+    """Check a picture in a process of its own; return its peak memory in MB, and the fault."""
+    environment = {name: value for name, value in os.environ.items() if name != "JPEGMEM"}
+    environment |= {"JPEGMEM": jpegmem} if jpegmem else {}
+    command = [sys.executable, "-c", PEAK]
+    done = subprocess.run(command, input=jpg, capture_output=True, cwd=ROOT, env=environment, check=True, timeout=120)
+    peak, _, fault = done.stdout.decode().strip().partition(" ")
+    return int(peak), fault
+
+
 def test_a_small_file_that_claims_a_huge_progressive_picture_takes_no_memory(tmp_path: Path) -> None:
     jpg = claiming(picture(1, (64, 64), progressive=True, subsampling=0), 13_000, 13_000)
-    command = [sys.executable, "-c", PEAK]
-    environment = {name: value for name, value in os.environ.items() if name != "JPEGMEM"}
-    done = subprocess.run(command, input=jpg, capture_output=True, cwd=ROOT, env=environment, check=True, timeout=120)
-    peak, _, fault = done.stdout.decode().partition(" ")
-    assert int(peak) < 400, "MB"
-    assert "does not decode" in fault
+    peak, fault = check_apart(jpg)
+    assert peak < 400, "MB"
+    assert "does not decode" in fault and "13000 x 13000 pixels" in fault
+
+
+@pytest.mark.parametrize("jpegmem", ["1M", None])
+def test_a_sound_progressive_picture_passes_whatever_memory_it_takes(jpegmem: str | None) -> None:
+    data = io.BytesIO()
+    Image.new("RGB", (11_000, 11_000)).save(data, "JPEG", progressive=True, subsampling=0)
+    peak, fault = check_apart(data.getvalue(), jpegmem)
+    assert fault == "None"
+    assert 640 < peak < 1600, "MB"

@@ -1,6 +1,9 @@
 """Which samples are taken: damaged tars before and after the cut-off, empty shards and splits, odd names."""
 
 import json
+import re
+import subprocess
+import sys
 import tarfile
 
 import pyarrow.parquet as pq
@@ -15,6 +18,7 @@ from tasks.convert.models import PrepareFolder
 from tasks.convert.plan_files import reject_kinds
 from tasks.convert.sample import INVALID, judge
 from tasks.convert.scan import scan_shard
+from tests.conftest import ROOT
 from tests.tasks.convert import reference
 from tests.tasks.convert.serial import convert, scan_and_plan
 from tests.tasks.raw_shards import picture, record_of, sample, tar_bytes, uid_of, without_end, write_shard
@@ -169,6 +173,29 @@ def test_rejects_are_told_by_reason_and_cause_with_an_example(tmp_path):
     assert (first["reason"], first["samples"], first["for example"]) == ("empty_caption", 2, "a in 00000000.tar")
     assert (second["reason"], second["samples"], second["for example"]) == ("invalid_sample", 1, "c in 00000000.tar")
     assert "truncated" in second["cause"]
+
+
+@pytest.mark.parametrize(("extension", "format"), [("jpeg", "JPEG"), ("JPG", "JPEG"), ("png", "PNG"), ("webp", "WEBP")])
+def test_a_picture_with_another_extension_is_named_and_the_documented_script_makes_it_a_jpg(
+    tmp_path, extension, format
+):
+    image, *texts = sample("a", 1, jpg=picture(1, format=format))
+    write_shard(tmp_path / "raw", 0, [[(f"a.{extension}", image[1]), *texts], sample("b", 2)])
+    convert(tmp_path / "raw", tmp_path / "out", ConvertSettings(validation_fraction=0))
+    (kind,) = reject_kinds(PrepareFolder(dataset_dir=tmp_path / "out"))
+    assert (kind["reason"], kind["samples"]) == ("missing_jpg", 1)
+    assert kind["cause"] == f"the sample lacks jpg; it has {extension} instead, which is not converted"
+    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.DOTALL)
+    command = [sys.executable, "-c", script, str(tmp_path / "raw"), str(tmp_path / "copy")]
+    subprocess.run(command, check=True, timeout=60)
+    manifest = convert(tmp_path / "copy", tmp_path / "copied", ConvertSettings(validation_fraction=0))
+    assert (manifest["counts"]["train"], manifest["counts"]["skipped"]) == (2, 0)
+
+
+@pytest.mark.parametrize("depth", [801, 950, 100_000])
+def test_json_nested_too_deep_is_rejected_naming_the_limit(depth):
+    text = json.dumps(record_of("k", uid_of(1), "a caption", exif="@")).replace('"@"', "[" * depth + "]" * depth)
+    assert judge("k", picture(), text.encode(), b"a caption").cause == "the JSON is nested more than 800 deep"
 
 
 def test_reasons_keep_every_character_of_an_extension(tmp_path):
