@@ -75,6 +75,9 @@ def name_replacement(command: str) -> None:
 
 
 def _run(command: Command, name: str, arguments: list[str]) -> None:
+    from tasks.contracts.certificates import exit_if_unreadable
+
+    exit_if_unreadable()
     module, _, function = command.target.partition(":")
     target: Callable[..., None] = getattr(importlib.import_module(module), function)
     if not command.is_flow:

@@ -26,6 +26,7 @@ from prefect.settings import (
     temporary_settings,
 )
 
+from deployments.patience import check_server_version
 from tasks.contracts.errors import PipelineError
 from tasks.io.files import write_bytes
 
@@ -73,6 +74,8 @@ def prefect_api(port: int | None = None) -> Iterator[Api]:
 def _refuse_silent(url: str) -> None:
     with get_client(sync_client=True) as client:
         trouble = client.api_healthcheck()
+        if not trouble:
+            check_server_version(client)
     if trouble:
         why = re.split(r"\n| - ", str(trouble))[0]
         ending = "" if url.rstrip("/").endswith("/api") else ", give an address that ends with /api"

@@ -20,6 +20,7 @@ from deployments.deploy import create_deployments, create_pool
 from deployments.patience import ask_with_patience, print_line
 from flows.quickstart import quickstart
 from tasks.contracts.errors import PipelineError
+from tasks.contracts.exit_status import describe_exit
 
 POOL: Final = "local"
 _STOP_SECONDS = 30
@@ -74,7 +75,7 @@ def _wait_for_worker(process: subprocess.Popen[bytes], before: datetime | None) 
     """Return once the server has a newer heartbeat than ``before``. Raises PipelineError if the worker ends first."""
     while ask_with_patience(_heartbeat, print_line) == before:
         if process.poll() is not None:
-            raise PipelineError(f"the worker ended with exit status {process.returncode}; its last words stand above")
+            raise PipelineError(f"the worker {describe_exit(process.returncode)}; its last words stand above")
         time.sleep(0.2)
 
 

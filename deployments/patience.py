@@ -32,6 +32,8 @@ def ask_with_patience(
         try:
             return _ask_once(request)
         except Exception as error:
+            if isinstance(error, PipelineError):
+                raise
             trouble = _passing_trouble(error)
             if trouble is None:
                 raise _rejection(error) from error
@@ -53,7 +55,21 @@ def print_line(line: str) -> None:
 def _ask_once(request: Callable[[SyncPrefectClient], Result]) -> Result:
     # Prefect's own retries are silent for a minute, and only start after the first connection.
     with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), get_client(sync_client=True) as client:
+        check_server_version(client)
         return request(client)
+
+
+def check_server_version(client: SyncPrefectClient) -> None:
+    """Raise PipelineError if the server is of another major version; Prefect only warns of an older minor one."""
+    try:
+        client.raise_for_api_version_mismatch_once()
+    except RuntimeError as error:
+        if not str(error).startswith("Found incompatible versions"):
+            raise
+        words = " ".join(str(error).split())
+        raise PipelineError(
+            f"the Prefect server at {client.api_url} cannot be used: {words} Use a server of Prefect 3.8 or newer"
+        ) from None
 
 
 def _passing_trouble(error: BaseException) -> str | None:
@@ -79,8 +95,6 @@ def _rejection(error: Exception) -> Exception:
     url = PREFECT_API_URL.value()
     if isinstance(error, httpx.HTTPStatusError):
         return PipelineError(f"the Prefect server at {url} {_status_in_words(error)}")
-    if isinstance(error, RuntimeError) and str(error).startswith("Found incompatible versions"):
-        return PipelineError(f"the Prefect server at {url} cannot be used: {' '.join(str(error).split())}")
     if isinstance(error, RuntimeError) and str(error).startswith("Failed to reach API"):
         return PipelineError(f"{url} is not the API of a Prefect server; give an address that ends with /api")
     return error

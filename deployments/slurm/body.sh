@@ -29,6 +29,7 @@ leave_receipt() {
 # The flow gets SIGTERM whatever came: SIGTERM from scancel or preemption, SIGUSR1 ahead of the time limit.
 give_way() {
     signal=$1
+    echo "The job got SIG$1, and passes SIGTERM on to the flow." >&2
     [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
 }
 
@@ -48,8 +49,10 @@ set -m
 child=$!
 [ -z "$signal" ] || kill -TERM "$child"
 while :; do
-    wait "$child"
+    # Without the shell's own line on it, "[1]+ Terminated": the last line names the signal.
+    wait "$child" 2>/dev/null
     code=$?
     kill -0 "$child" 2>/dev/null || break
 done
+[ "$code" -le 128 ] || echo "The flow's process was ended by SIG$(kill -l "$code")." >&2
 exit "$code"

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from prefect.client.schemas.objects import FlowRun
 from deployments.slurm import states
 from deployments.slurm.environment import remove_environment
 from deployments.slurm.folder import log_tail
+from deployments.slurm.job_log import unreachable_api
 from deployments.slurm.supervised import Supervised
 from deployments.slurm.verdict import Fate, Verdict, judge
 from tasks.io.locks import exclusive
@@ -71,6 +73,8 @@ async def _settle(worker: "SlurmWorker", job: Supervised, report: JobReport) -> 
         return
     receipt = read_receipt(job.folder) if job.folder else None
     verdict = judge(report, receipt, job.variables, await states.count_reschedules(worker.client, run.id))
+    if job.folder and run.start_time is None and (why := unreachable_api(job.folder, str(worker.client.api_url))):
+        verdict = replace(verdict, message=f"{verdict.message}: {why}")
     done = await states.settle(worker.client, run, verdict)
     worker.get_flow_run_logger(run).info("%s. The run was %s.", verdict.message, done)
     _show_log(worker, job, run, verdict)
@@ -81,6 +85,8 @@ def _show_log(worker: "SlurmWorker", job: Supervised, run: FlowRun, verdict: Ver
     expected = verdict.fate in {Fate.CANCELLED, Fate.RESCHEDULED} or (run.state and run.state.is_cancelling())
     if run.start_time is not None or job.folder is None or expected:
         return
+    if unreachable_api(job.folder, str(worker.client.api_url)):
+        return  # the end of the run says it, without a trace of a hundred lines
     tail = log_tail(job.folder)
     words = f"The last lines of the job's log:\n{tail}" if tail else "The job left no log."
     worker.get_flow_run_logger(run).error("The run died before it reached the API. %s", words)

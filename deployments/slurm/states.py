@@ -8,6 +8,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import AwaitingRetry, Cancelled, Crashed, Failed, Pending
 
 from deployments.slurm.verdict import Fate, Verdict
+from tasks.contracts.exit_status import name_signals
 
 # The server refuses a pending state that bears the name of the one before: two names take turns.
 _PENDING_NAMES = ("InfrastructurePending", "SlurmPending")
@@ -67,6 +68,9 @@ async def settle(client: PrefectClient, run: FlowRun, verdict: Verdict) -> str:
     if state is not None and (state.is_scheduled() or state.is_paused()):
         return "left to its schedule"
     if state is not None and state.is_final() and not (state.is_crashed() and verdict.overrules_crash):
+        words = name_signals(state.message or "")
+        if state.is_crashed() and words != state.message:
+            await client.set_flow_run_state(run.id, Crashed(message=f"{words} {verdict.message}"), force=True)
         return f"left as {state.name}"
     return await _set_end(client, run, verdict)
 

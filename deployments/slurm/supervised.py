@@ -22,6 +22,7 @@ class Supervised:
     told_at: float = 0
     restarts: int = 0
     cancelling_since: float | None = None
+    cancel_told: str = ""
 
     @property
     def flow_run_id(self) -> UUID:

@@ -116,14 +116,24 @@ class Supervisor:
             await self._cancel(job, "its flow run was cancelled")
 
     async def _cancel(self, job: Supervised, reason: str) -> None:
-        self._worker._logger.info("Slurm job %s is cancelled: %s", job.pid, reason)
         try:
             await self._slurm.cancel(job.pid.job_id, job.folder)
-        except SlurmUnavailable:
+        except SlurmUnavailable as error:
+            self._log_once(job, f"The job will be cancelled as soon as Slurm answers ({reason}): {error}")
             return
         except PipelineError as error:
-            self._log(job, f"The job cannot be cancelled: {error}")
+            self._log_once(job, f"The job cannot be cancelled: {error}")
+        else:
+            self._log_once(job, f"Slurm job {job.pid} is cancelled: {reason}")
         self._poller.hurry()
+
+    def _log_once(self, job: Supervised, message: str) -> None:
+        """Log what every look finds again until the job has ended; of a deleted run only the worker's log is left."""
+        kind = message.partition(": ")[0]  # Slurm's own words after it change from look to look
+        if kind != job.cancel_told:
+            job.cancel_told = kind
+            self._worker._logger.info("%s: %s", job.pid, message)
+            self._log(job, message)
 
     def _log(self, job: Supervised, message: str) -> None:
         self._worker.get_flow_run_logger(job.run).info("%s", message)

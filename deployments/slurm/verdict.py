@@ -1,9 +1,9 @@
 """What becomes of a flow run when its job has ended: decided from Slurm's state, not from the signal it got."""
 
-import signal
 from dataclasses import dataclass
 from enum import Enum
 
+from tasks.contracts.exit_status import exit_code_words, signal_name
 from tasks.contracts.job_variables import JobVariables
 from tasks.slurm.reports import JobReport, Receipt
 
@@ -47,7 +47,9 @@ def judge(report: JobReport, receipt: Receipt | None, variables: JobVariables, r
 def describe(report: JobReport, receipt: Receipt | None) -> str:
     """The Slurm cause in one sentence: what ended the job, where, after how long."""
     where = f" on {report.nodes}" if report.nodes else ""
-    after = f" after {duration(report.elapsed)}" if report.elapsed is not None else ""
+    # The script counted its own seconds; Slurm counts on while a node that failed is not given up.
+    elapsed = receipt.elapsed if receipt else report.elapsed
+    after = f" after {duration(elapsed)}" if elapsed is not None else ""
     return f"Slurm job {report.job_id}{where} {_cause(report, receipt)}{after} ({report.state})"
 
 
@@ -105,17 +107,15 @@ def _exit(report: JobReport, receipt: Receipt | None) -> str:
     if report.signal:
         return f"was ended by signal {report.signal} ({signal_name(report.signal)})"
     if receipt and receipt.signal == "TERM":
-        return f"got SIGTERM from outside and ended with exit code {report.exit_code}"
-    if report.exit_code > 128:
-        return f"ended with exit code {report.exit_code} ({signal_name(report.exit_code - 128)})"
-    return f"ended with exit code {report.exit_code}"
+        return f"got SIGTERM from outside and ended with {exit_code_words(report.exit_code)}"
+    return f"ended with {exit_code_words(report.exit_code)}"
 
 
 def _cause_when_lost(receipt: Receipt | None) -> str:
     if receipt is None:
         return "is unknown to Slurm and left no exit receipt; its node may have failed, or it was purged"
     by = f" after SIG{receipt.signal}" if receipt.signal else ""
-    return f"is no longer known to Slurm; its exit receipt says exit code {receipt.exit_code}{by}"
+    return f"is no longer known to Slurm; its exit receipt says {exit_code_words(receipt.exit_code)}{by}"
 
 
 def _at_time_limit(report: JobReport, receipt: Receipt | None) -> bool:
@@ -134,11 +134,3 @@ def _of_this_attempt(receipt: Receipt | None, report: JobReport) -> Receipt | No
     if receipt is None or receipt.job_id != report.job_id or receipt.restarts < report.restarts:
         return None
     return receipt
-
-
-def signal_name(number: int) -> str:
-    """SIGSEGV for 11; the bare number for one that this system has no name for."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

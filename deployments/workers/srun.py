@@ -27,6 +27,7 @@ from deployments.workers.node import (
 )
 from tasks.contracts.cluster_profile import ClusterProfile, SrunDask
 from tasks.contracts.errors import SettingsError
+from tasks.contracts.exit_status import describe_exit
 
 _STEP = "srun"
 _STOP_SECONDS = 20
@@ -105,7 +106,7 @@ class SrunWorkers(SpecCluster):
         """What became of the step, for whoever waits for workers."""
         step: SrunStep = self.workers[_STEP]
         code = step.process.returncode if step.process else None
-        state = "runs" if code is None else f"has ended with exit code {code}"
+        state = "runs" if code is None else describe_exit(code)
         return (
             f"srun in this job {state}, and no worker has reached {self.scheduler_address}: see its log, {step.log}; "
             "if the nodes share another network, set dask.interface"

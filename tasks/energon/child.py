@@ -16,6 +16,7 @@ from typing import Any
 
 import tasks
 from tasks.contracts.errors import DatasetError, TransientError
+from tasks.contracts.exit_status import describe_exit
 from tasks.io.storage import temporary_folder
 
 QUOTED_LINES = 8
@@ -46,11 +47,10 @@ def run_child(
             return dict(json.loads(answer.read_bytes()))
     if status < 0:
         raise TransientError(
-            f"{module} was ended by signal {-status} (often: not enough memory); the last lines of {log}:\n"
-            f"{last_lines(log)}"
+            f"{module} {describe_exit(status)} (often: not enough memory); the last lines of {log}:\n{last_lines(log)}"
         )
     raise DatasetError(
-        f"Energon ended with exit status {status} before its work was done ({module}); "
+        f"Energon {describe_exit(status)} before its work was done ({module}); "
         f"the last lines of {log}:\n{last_lines(log)}"
     )
 
@@ -111,7 +111,7 @@ def _end_with_workers() -> None:
     while not (lost := [code for code in (worker.exitcode for worker in workers) if code not in EXPECTED_EXITS]):
         time.sleep(WATCH_SECONDS)
         workers.update(multiprocessing.active_children())
-    _end(f"a worker process ended with exit code {lost[0]}")
+    _end(f"a worker process {describe_exit(lost[0])}")
 
 
 def _end(cause: str) -> None:

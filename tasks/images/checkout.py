@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 from tasks.contracts.errors import DownloadError, SettingsError
+from tasks.contracts.exit_status import describe_exit
 from tasks.io.locks import exclusive
 
 SCRIPT = "download_upstream.py"
@@ -74,7 +75,7 @@ def _git(folder: Path, *arguments: str) -> str:
     if done.returncode == 0:
         return done.stdout
     raise DownloadError(
-        f"git {arguments[0]} failed for the official downloader (exit code {done.returncode}): "
+        f"git {arguments[0]} failed for the official downloader (it {describe_exit(done.returncode)}): "
         f"{done.stderr.strip()[-600:]} Name a repository that this machine reaches, and that holds the pinned commit, "
         "in download.upstream_url: a mirror, a bare repository, or a clone on disk."
     )

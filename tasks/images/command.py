@@ -15,6 +15,7 @@ from tasks.images.environment import DownloaderEnvironment, clean_environ
 from tasks.images.identity import DownloadInput, check_metadata_files
 from tasks.images.official import official_arguments, refuse_what_it_cannot_do
 from tasks.io.files import write_json
+from tasks.io.metadata_columns import plain_metadata
 
 RUNNER = Path(__file__).with_name("run_img2dataset.py")
 PASSED_ON = {
@@ -77,13 +78,14 @@ def downloader_command(job: DownloadJob) -> list[str]:
     """
     check_metadata_files(job.source)
     python = str(job.environment.python)
+    readable = plain_metadata(job.source.metadata_dir, job.source.rows, job.root.download / "metadata")
     if job.settings.downloader == "official":
         refuse_what_it_cannot_do(job.settings)
         script = verify_checkout(job.root.upstream, job.settings.upstream_commit)
-        data_dir, metadata = _plain_path(job.shards.parent), _plain_path(job.source.metadata_dir)
+        data_dir, metadata = _plain_path(job.shards.parent), _plain_path(readable)
         # Not -I: the script imports from its own folder. -E and -s keep other packages away all the same.
         return [python, "-E", "-s", "-u", str(script), *official_arguments(data_dir, metadata, job.settings)]
-    arguments = img2dataset_arguments(job.source.metadata_dir, job.shards, job.settings)
+    arguments = img2dataset_arguments(readable, job.shards, job.settings)
     arguments_file = job.root.download / "img2dataset.json"
     write_json(arguments_file, arguments)
     return [python, "-I", "-u", str(RUNNER), str(arguments_file)]

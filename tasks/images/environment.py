@@ -16,7 +16,9 @@ from pathlib import Path
 import uv
 
 from tasks import downloader_startup
+from tasks.contracts.certificates import is_untrusted, trusted_file
 from tasks.contracts.errors import DownloadError
+from tasks.contracts.exit_status import describe_exit
 from tasks.contracts.layout import DataRoot
 from tasks.contracts.settings import DownloadSettings
 from tasks.images.interpreters import find_python
@@ -129,7 +131,7 @@ def check_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment:
     python = folder / "bin" / "python"
     command = [str(python), "-I", "-c", CHECK]
     environment = clean_environ() | {"NO_ALBUMENTATIONS_UPDATE": "1"}
-    output = _run(command, environment, f"{folder} cannot import img2dataset", "Remove it; it is then built anew.")
+    output = _run(command, environment, f"{folder} cannot import img2dataset", _repair_advice(folder))
     said = json.loads(output.splitlines()[-1])
     packages = tuple(said.pop("packages"))
     if not said.pop("startup"):
@@ -187,7 +189,29 @@ def _run(command: list[str], environment: Mapping[str, str], failed: str, way_ou
     if done.returncode == 0:
         return done.stdout
     said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-    raise DownloadError(f"{failed} (exit code {done.returncode}):\n{said}\n{way_out}")
+    if is_untrusted(said):
+        way_out = _certificate_advice()
+    raise DownloadError(f"{failed} ({command[0]} {describe_exit(done.returncode)}):\n{said}\n{way_out}")
+
+
+def _repair_advice(folder: Path) -> str:
+    if folder.exists() and os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        return (
+            f"{folder} lies on a file system that is mounted noexec, from which no program or library can be loaded. "
+            "Set download.environment to a folder on another file system."
+        )
+    return "Remove it; it is then built anew."
+
+
+def _certificate_advice() -> str:
+    """Name the variable by which the installed uv uses the system's certificates; uv has renamed it once."""
+    help_text = subprocess.run([uv.find_uv_bin(), "pip", "install", "--help"], capture_output=True, text=True).stdout
+    variable = "UV_SYSTEM_CERTS" if "UV_SYSTEM_CERTS" in help_text else "UV_NATIVE_TLS"
+    return (
+        f"uv does not trust the certificate of the package index ({trusted_file()}). Set {variable}=true to use the "
+        "system's certificates, or SSL_CERT_FILE to a file that holds the authority of the index or of this network's "
+        "proxy; uv does not read pip's settings."
+    )
 
 
 def _compare(versions: Mapping[str, str], pins: Mapping[str, str], folder: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.contracts.errors import DownloadError
+from tasks.contracts.exit_status import describe_exit
 from tasks.images.command import MARK, DownloadJob, command_environ, downloader_command, mark
 from tasks.images.completion import ExpectedShard, ShardState, first, remove_invalid_stats, shard_states
 from tasks.images.process import end_leftovers, log_since, processes_at_work, run_once
@@ -115,7 +116,7 @@ def _run(job: DownloadJob, progress: Progress, watch: _Watch) -> str:
     started, code = time.monotonic(), None
     try:
         code = run_once(command, command_environ(job), log, watch.enough, poll)
-        ending = f"it ended with exit code {code}"
+        ending = "it was stopped" if code is None else f"it {describe_exit(code)}"
     except StalledError as error:
         ending = f"it was ended after {error}"
     finally:

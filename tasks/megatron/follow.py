@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.contracts.errors import PipelineError, TransientError
+from tasks.contracts.exit_status import describe_exit
 from tasks.megatron import slurm
 from tasks.megatron.environment import allocation_environment
 from tasks.megatron.logs import logs_of, tail
@@ -113,9 +114,7 @@ def run_in_allocation(submission: Submission, log: Path, poll_seconds: float, sa
     finally:
         _end(process)
     if process.returncode:
-        raise PipelineError(
-            f"srun ended with exit status {process.returncode}; its last lines:\n{tail(log, TAIL_LINES)}"
-        )
+        raise PipelineError(f"srun {describe_exit(process.returncode)}; its last lines:\n{tail(log, TAIL_LINES)}")
 
 
 def _watch(process: subprocess.Popen[bytes], log: Path, poll_seconds: float, say: Callable[[str], None]) -> None:

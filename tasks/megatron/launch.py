@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.contracts.errors import PipelineError, SettingsError
+from tasks.contracts.exit_status import describe_exit
 from tasks.io.files import digest, write_json
 from tasks.megatron import slurm
 from tasks.megatron.attempt import Attempt, begin, finish, outcome, unfinished
@@ -169,9 +170,7 @@ def _wait_for_job_id(process: subprocess.Popen[bytes], log: Path, attempt: Attem
     if len(noted) == 1:
         return noted[0]
     jobs = f"one of {noted}" if noted else "no Slurm job; squeue --me tells whether there is one"
-    raise PipelineError(
-        f"the launcher ended with exit status {process.returncode} and named {jobs}: {tail(log, 5)}; see {log}"
-    )
+    raise PipelineError(f"the launcher {describe_exit(process.returncode)} and named {jobs}: {tail(log, 5)}; see {log}")
 
 
 def _start(

@@ -23,6 +23,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import build_hf_headers, get_session
 
+from tasks.contracts.certificates import is_untrusted, trusted_file
 from tasks.contracts.errors import MetadataError, SettingsError, TransientError
 from tasks.metadata.verify import describe_bytes
 
@@ -135,6 +136,11 @@ def _translated(error: BaseException, hub: str, source: Source, name: str) -> Ba
         return _refusal(error, hub, source, name)
     if isinstance(error, OfflineModeIsEnabled):
         return MetadataError(f"cannot fetch {where}: HF_HUB_OFFLINE is set; unset it, {WITHOUT_THE_HUB}")
+    if is_untrusted(str(error)):
+        return MetadataError(
+            f"cannot fetch {where}: its certificate is not trusted ({trusted_file()}). Set SSL_CERT_FILE to a file "
+            f"that holds the authority of that hub or of this network's proxy, {WITHOUT_THE_HUB}"
+        )
     if isinstance(error, OSError) and error.errno:
         return error
     if isinstance(error, ValueError):

@@ -14,12 +14,12 @@ from pydantic import BaseModel, ConfigDict
 from tasks.contracts.errors import MetadataError
 from tasks.contracts.settings import Finding
 from tasks.downloader_startup.addresses import kind_of_host
+from tasks.io.metadata_columns import USED_COLUMNS, read_plain
 from tasks.io.receipts import Receipt, read_receipt
 
 STAGE_VERSION = 2
 LOOK_NAME = "metadata-look.json"
 BATCH_ROWS = 100_000
-_COLUMNS = ["uid", "url", "text", "face_bboxes"]
 HOST = r"^(?i:https?)://(?:[^/?#]*@)?(?P<host>\[[^\]]*\]|[^/?#:\\]*)"
 
 MEANINGS: dict[Finding, str] = {
@@ -104,9 +104,9 @@ def refuse_findings(look: MetadataLook, accepted: Collection[Finding]) -> None:
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     try:
         with pq.ParquetFile(path) as file:
-            if missing := [name for name in _COLUMNS if name not in file.schema_arrow.names]:
+            if missing := [name for name in USED_COLUMNS if name not in file.schema_arrow.names]:
                 raise MetadataError(f"{path} cannot be read: it has no column {', '.join(missing)}")
-            yield from file.iter_batches(BATCH_ROWS, columns=_COLUMNS)
+            yield from read_plain(file, BATCH_ROWS)
     # ValueError: a damaged footer may hold names that are not UTF-8.
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MetadataError(f"{path} cannot be read: {error}") from None

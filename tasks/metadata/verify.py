@@ -1,6 +1,6 @@
 """Whether a metadata file is the one that is pinned: size, SHA-256, rows, and the Arrow types of what is used."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tasks.contracts.errors import MetadataError
 from tasks.io.fingerprints import Fingerprints, Verify
+from tasks.io.metadata_columns import BOXES_COLUMN, USED_COLUMNS, plain_type
 from tasks.metadata.slices import SliceFile
 
 
@@ -78,11 +79,12 @@ def schema_problems(schema: pa.Schema) -> list[str]:
     Takes the logical (Arrow) schema: in the physical one ``face_bboxes`` goes by the name of its leaf.
     """
     problems = []
-    for name, (fits, wanted) in _USED_COLUMNS.items():
+    for name in USED_COLUMNS:
         indices = schema.get_all_field_indices(name)
         if len(indices) != 1:
             problems.append(f"it has {len(indices)} columns named {name}, one is needed (columns: {schema.names})")
-        elif not fits(schema.field(indices[0]).type):
+        elif plain_type(name, schema.field(indices[0]).type) is None:
+            wanted = "list of list of float or double" if name == BOXES_COLUMN else "string or large_string"
             problems.append(f"its column {name} is {schema.field(indices[0]).type}, {wanted} is needed")
     return problems
 
@@ -127,27 +129,3 @@ def _read_footer(path: Path) -> tuple[Contents, pa.Schema] | None:
     # ValueError: a damaged footer may hold names that are not UTF-8.
     except (pa.ArrowException, OSError, ValueError):
         return None
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return pa.types.is_string(type_) or pa.types.is_large_string(type_)
-
-
-def _is_list(type_: pa.DataType) -> bool:
-    return pa.types.is_list(type_) or pa.types.is_large_list(type_)
-
-
-def _is_boxes(type_: pa.DataType) -> bool:
-    if not (_is_list(type_) and _is_list(type_.value_type)):
-        return False
-    number = type_.value_type.value_type
-    return pa.types.is_float32(number) or pa.types.is_float64(number)
-
-
-_TEXT = (_is_text, "string or large_string")
-_USED_COLUMNS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
-    "uid": _TEXT,
-    "url": _TEXT,
-    "text": _TEXT,
-    "face_bboxes": (_is_boxes, "list of list of float or double"),
-}

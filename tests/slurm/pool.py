@@ -50,7 +50,7 @@ class Pool:
         with self.client() as client:
             template = SlurmWorker.get_default_base_job_template()
             client.create_work_pool(WorkPoolCreate(name=self.name, type="slurm-sbatch", base_job_template=template))
-            for probe in (probes.nap, probes.show_job, probes.refuse, probes.parent):
+            for probe in (probes.nap, probes.fall, probes.show_job, probes.refuse, probes.parent):
                 flow_id = client.create_flow(probe)
                 self.deployments[probe.name] = client.create_deployment(
                     flow_id,

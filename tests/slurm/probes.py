@@ -1,6 +1,7 @@
 """Flows that the Slurm tests run as jobs."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -31,6 +32,13 @@ def show_job(folder: str) -> None:
     """Write down the environment that a job sees."""
     lines = [f"{name}={value}" for name, value in sorted(os.environ.items())]
     (Path(folder) / "environment").write_text("\n".join(lines))
+
+
+@flow
+def fall(folder: str) -> None:
+    """Be killed by a segmentation fault."""
+    (Path(folder) / "began").touch()
+    os.kill(os.getpid(), signal.SIGSEGV)
 
 
 @flow

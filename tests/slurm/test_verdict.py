@@ -3,6 +3,7 @@
 import pytest
 
 from deployments.slurm.verdict import LOST, Fate, judge
+from tasks.contracts.exit_status import describe_exit, name_signals
 from tasks.contracts.job_variables import JobVariables
 from tasks.slurm.reasons import explain, never_starts
 from tasks.slurm.reports import JobReport, Receipt
@@ -50,6 +51,31 @@ def test_every_end_has_its_fate_and_its_cause(report: JobReport, left: Receipt |
     verdict = judge(report, left, PLAIN, 0)
     assert verdict.fate is fate
     assert words in verdict.message
+
+
+def test_a_job_ran_for_as_long_as_its_own_receipt_says() -> None:
+    report = JobReport(1, "FAILED", nodes="c1", elapsed=167, exit_code=3)
+    left = Receipt(elapsed=40, exit_code=3, job_id=1, node="c1", restarts=0, signal="")
+    assert "after 0:00:40 " in judge(report, left, PLAIN, 0).message
+    assert "after 0:02:47 " in judge(report, None, PLAIN, 0).message
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (-11, "was ended by SIGSEGV"),
+        (-9, "was ended by SIGKILL"),
+        (3, "ended with exit code 3"),
+        (137, "ended with exit code 137 (SIGKILL)"),
+    ],
+)
+def test_signals_have_names(code: int, words: str) -> None:
+    assert describe_exit(code) == words
+
+
+def test_signals_in_prefects_messages_get_names() -> None:
+    assert name_signals("Process exited with status code: -11. Bad.") == "Process exited with SIGSEGV. Bad."
+    assert name_signals("Process exited with status code: 1. Bad.") == "Process exited with status code: 1. Bad."
 
 
 def test_at_the_time_limit_the_run_is_rescheduled_if_asked() -> None:

@@ -43,27 +43,27 @@ def test_answer_comes_back_and_prints_go_to_the_log(tmp_path: Path) -> None:
 
 
 def test_exit_without_an_answer_is_an_error_even_with_status_0(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="status 0 before its work was done"):
+    with pytest.raises(DatasetError, match="exit code 0 before its work was done"):
         run_child(CHILD, {"exit": 0}, tmp_path / "log")
 
 
 def test_failure_quotes_the_end_of_the_log(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"status 3 (.|\n)*disk is made of cheese"):
+    with pytest.raises(DatasetError, match=r"exit code 3 (.|\n)*disk is made of cheese"):
         run_child(CHILD, {"say": "disk is made of cheese", "exit": 3}, tmp_path / "log")
 
 
 def test_killed_process_is_worth_a_retry(tmp_path: Path) -> None:
-    with pytest.raises(TransientError, match="signal 9"):
+    with pytest.raises(TransientError, match="was ended by SIGKILL"):
         run_child(CHILD, {"signal": 9}, tmp_path / "log")
 
 
 def test_losing_a_worker_ends_the_process_instead_of_a_wait_for_ever(tmp_path: Path) -> None:
-    with pytest.raises(TransientError, match=r"signal 9(.|\n)*a worker process ended with exit code -9"):
+    with pytest.raises(TransientError, match=r"was ended by SIGKILL(.|\n)*a worker process was ended by SIGKILL"):
         run_child(CHILD, {"lose_worker": True, "sleep": 300}, tmp_path / "log")
 
 
 def test_losing_one_of_several_loaders_is_worth_a_retry(tmp_path: Path) -> None:
-    with pytest.raises(TransientError, match=r"signal 9(.|\n)*a worker process ended"):
+    with pytest.raises(TransientError, match=r"was ended by SIGKILL(.|\n)*a worker process ended"):
         run_child(CHILD, {"lose_pool_worker": True}, tmp_path / "log")
 
 

@@ -12,6 +12,7 @@ from tasks.contracts.settings import DownloadSettings
 from tasks.images.command import PASSED_ON, DownloadJob, command_environ, downloader_command, img2dataset_arguments
 from tasks.images.environment import DownloaderEnvironment
 from tasks.images.identity import DownloadInput
+from tests.tasks.metadata.samples import write
 
 
 def test_tutorial_settings_reach_img2dataset(tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def job(root: Path, **settings: object) -> DownloadJob:
     """A job whose metadata is there; nothing is started."""
     data = DataRoot(root)
     data.metadata.mkdir(parents=True)
-    (data.metadata / "a.parquet").touch()
+    write(data.metadata / "a.parquet")
     source = DownloadInput(metadata_dir=data.metadata, metadata_sha256="", rows={"a.parquet": 1})
     environment = DownloaderEnvironment(Path("python"), "", {})
     return DownloadJob(data, source, DownloadSettings.model_validate(settings), environment, data.shards)

@@ -115,7 +115,7 @@ def test_killed_downloader_is_started_again(
 
     summary = slow_slice.download(downloader, observer=Observer(kill_leader, said.append))
     assert summary.totals.shards == 3
-    assert said == ["The downloader is started again: it ended with exit code -9; 2 of 3 shards are left."]
+    assert said == ["The downloader is started again: it was ended by SIGKILL; 2 of 3 shards are left."]
     assert processes(slow_slice) == []
 
 

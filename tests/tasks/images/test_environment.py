@@ -2,6 +2,7 @@
 
 import contextlib
 import multiprocessing
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from tasks.images.environment import (
     check_environment,
     find_environment,
 )
+from tests.tasks.small_disk import small_disk
 
 pytestmark = pytest.mark.xdist_group("images")
 
@@ -103,6 +105,16 @@ def test_folder_of_someone_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match=r"download\.environment"):
         build_environment(folder)
     assert (folder / "letter.txt").read_text() == "dear"
+
+
+def test_noexec_file_system_is_named(downloader: DownloaderEnvironment, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "size=900m,noexec") as disk:
+        folder = disk.folder / "env"
+        shutil.copytree(downloader.python.parents[1], folder, symlinks=True)
+        with pytest.raises(DownloadError, match="mounted noexec") as error:
+            check_environment(folder)
+    assert "download.environment" in str(error.value)
+    assert "Remove it" not in str(error.value)
 
 
 def test_unreachable_index_gets_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,7 +183,9 @@ def test_a_damaged_footer_is_a_sentence_whatever_the_damage(tmp_path: Path):
         pa.large_list(pa.large_list(pa.float32())),
     ],
 )
-@pytest.mark.parametrize("text", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize(
+    "text", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.large_string())]
+)
 def test_the_types_that_writers_of_datacomp_use_are_accepted(tmp_path: Path, boxes: pa.DataType, text: pa.DataType):
     pinned = write(tmp_path / "a.parquet", table(boxes=boxes, text=text))
     assert verified(tmp_path / "a.parquet", pinned).rows == 40
