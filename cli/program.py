@@ -3,7 +3,7 @@
 import inspect
 import signal
 import sys
-from typing import Any, Protocol
+from typing import Any
 
 from prefect import Flow
 from prefect.exceptions import TerminationSignal
@@ -15,14 +15,6 @@ from cli.server import prefect_api
 from cli.terminal import watched_run
 from tasks.contracts.errors import PipelineError, SettingsError
 from tasks.io.storage import in_words
-from tasks.running.outcomes import Told
-
-
-class Result(Told, Protocol):
-    """What a flow answers: a pydantic model that can be told in a line."""
-
-    def model_dump_json(self) -> str:
-        """As a JSON object."""
 
 
 def run_program(flow: Flow[..., Any], arguments: list[str] | None = None, command: str = "") -> None:

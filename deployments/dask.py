@@ -4,12 +4,10 @@ import logging
 import os
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tasks.contracts.cluster_profile import AddressDask, ClusterProfile, LocalDask, SlurmDask
-
-if TYPE_CHECKING:
-    from deployments.runner import ClusterRunner
+from tasks.running.fanout import JobRunner
 
 # By default a LocalCluster gives a worker up that takes more than 15 s to come back after a crash, and then
 # waits for ever for workers that nobody starts; measured with Dask 2026.8.
@@ -27,7 +25,7 @@ _PRELOAD = "distributed.worker.preload"
 _LOCAL_STARTUP_SECONDS = 120
 
 
-def task_runner(profile: ClusterProfile, report_folder: Path | None = None) -> "ClusterRunner":
+def task_runner(profile: ClusterProfile, report_folder: Path | None = None) -> JobRunner:
     """A Dask task runner for the profile. Its cluster starts with the first task that is submitted to it.
 
     Dask's performance report is left in ``report_folder``. Raises SettingsError if the profile cannot be used here.
@@ -42,7 +40,9 @@ def task_runner(profile: ClusterProfile, report_folder: Path | None = None) -> "
     preloaded = dict.fromkeys([*dask.config.get(_PRELOAD), "deployments.workers.quiet"])
     dask.config.set({**_DASK_CONFIG, _WORKER_ENVIRONMENT: quiet, _PRELOAD: list(preloaded)})
     logging.getLogger("distributed").setLevel(logging.WARNING)
-    return ClusterRunner(report_folder=report_folder, startup_seconds=seconds, **_workers(profile))
+    return ClusterRunner(
+        jobs_at_once=worker_count(profile), report_folder=report_folder, startup_seconds=seconds, **_workers(profile)
+    )
 
 
 def worker_count(profile: ClusterProfile) -> int:

@@ -39,8 +39,11 @@ class Explains(Protocol):
 class ClusterRunner(DaskTaskRunner):
     """Starts its cluster with the first task; fails in words when no worker comes."""
 
-    def __init__(self, *, report_folder: Path | None = None, startup_seconds: float = 60, **options: Any) -> None:
+    def __init__(
+        self, *, jobs_at_once: int, report_folder: Path | None = None, startup_seconds: float = 60, **options: Any
+    ) -> None:
         super().__init__(**options)
+        self.jobs_at_once = jobs_at_once
         self.report_folder = report_folder
         self.startup_seconds = startup_seconds
         self._scheduler = ""

@@ -1,12 +1,13 @@
 """audit-download: hold every raw shard against its stats, and the totals against the gate."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger
 
-from deployments.dask import task_runner, worker_count
+from deployments.dask import task_runner
 from tasks.audit.gate import Tally, check_gate, shard_names
 from tasks.audit.models import NO_GATE, AuditJob, AuditTotals, ShardAudit
 from tasks.audit.task import audit_shards
@@ -21,11 +22,11 @@ from tasks.io.receipts import timed
 from tasks.io.shard_index import ShardIndexes
 from tasks.metadata.slices import load_slice
 from tasks.running.caching import stored_in
-from tasks.running.fanout import jobs_in_flight, run_in_groups
+from tasks.running.fanout import run_jobs
 from tasks.running.flow_lock import alone
-from tasks.running.groups import finished_by_notes, group_size, look_up
+from tasks.running.groups import finished_by_notes, look_up
 from tasks.running.outcomes import ends_in_words
-from tasks.running.progress import show_table, with_progress
+from tasks.running.progress import show_table
 
 
 @flow(name="audit-download", flow_run_name="audit {shards_dir}")
@@ -59,21 +60,24 @@ def audit_download(
     gate = _gate_of(gate, dataset_slice)
     profile = load_profile(cluster)
     shards, foreign = shard_names(shards_dir)
-    if verify == "full":
-        ShardIndexes(audit_dir).fingerprints.forget()
     jobs = [
         AuditJob(shards_dir=shards_dir, audit_dir=audit_dir, shard=shard, metadata_sha256=metadata_sha256)
         for shard in shards
     ]
     tally, rows = Tally(foreign), []
+
+    def totals_now() -> AuditTotals:
+        return tally.totals().model_copy(update={"gate_given": gate != GateSettings()})
+
+    def save() -> None:
+        write_json(audit_dir / "totals.json", totals_now().model_dump(mode="json"))
+        write_json(audit_dir / "findings.json", [finding.model_dump(mode="json") for finding in tally.findings()])
+
     with timed(audit_dir, "audit"):
-        for audit in _run(jobs, profile, audit_dir):
+        for audit in _run(jobs, profile, audit_dir, verify, save):
             tally.add(audit)
             rows.append(_row(audit))
-    totals = tally.totals().model_copy(update={"gate_given": gate != GateSettings()})
-    findings = tally.findings()
-    write_json(audit_dir / "totals.json", totals.model_dump(mode="json"))
-    write_json(audit_dir / "findings.json", [finding.model_dump(mode="json") for finding in findings])
+    totals, findings = totals_now(), tally.findings()
     _say(totals)
     _show(rows, totals)
     with failure_noted(audit_dir, "audit"):
@@ -89,20 +93,27 @@ def _gate_of(gate: GateSettings, dataset_slice: str | None) -> GateSettings:
     return slice_.gate_settings(gate, slice_.download_settings(DownloadSettings()).number_sample_per_shard)
 
 
-def _run(jobs: list[AuditJob], profile: ClusterProfile, audit_dir: Path) -> Iterator[ShardAudit]:
-    """The audit of every shard, in any order; receipts are what counts."""
+def _run(
+    jobs: list[AuditJob], profile: ClusterProfile, audit_dir: Path, verify: Verify, save: Callable[[], None]
+) -> Iterator[ShardAudit]:
+    """Yield the audit of every shard, in any order, then ``save`` the totals; whatever is changed is locked."""
     left = []
-    for job, audit in look_up(jobs, profile.task_runs):
+    for job, audit in () if verify == "full" else look_up(jobs, profile.task_runs):
         if audit is None:
             left.append(job)
         else:
             yield audit
-    if _all_done(left):  # runs for two datasets of one root do not keep each other out
+    left = jobs if verify == "full" else left
+    finished = verify == "changed" and _all_done(left) and (audit_dir / "totals.json").exists()
+    # Runs for two datasets of one root do not keep each other out where nothing is left to do.
+    with nullcontext() if finished else alone(audit_dir, "audit", jobs[0].shards_dir):
+        if verify == "full":
+            ShardIndexes(audit_dir).fingerprints.forget()
+        if not finished:
+            remove_leftovers(audit_dir)
         yield from _audit(left, profile, audit_dir)
-        return
-    with alone(audit_dir, "audit", left[0].shards_dir):
-        remove_leftovers(audit_dir)
-        yield from _audit(left, profile, audit_dir)
+        if not finished:
+            save()
 
 
 def _all_done(jobs: list[AuditJob]) -> bool:
@@ -116,9 +127,7 @@ def _audit(left: list[AuditJob], profile: ClusterProfile, audit_dir: Path) -> It
     unfinished = []
     with task_runner(profile, audit_dir) as runner:
         task = stored_in(audit_shards, audit_dir / "results")
-        window, size = jobs_in_flight(worker_count(profile)), group_size(len(left), profile.task_runs)
-        outcomes = run_in_groups(runner, task, left, window, size)
-        for outcome in with_progress(outcomes, "audit-progress", len(left), "shards"):
+        for outcome in run_jobs(runner, task, left, profile, stage="audit", unit="shards", total=len(left)):
             audit = finished_by_notes(outcome.job) or outcome.job.finished()
             if audit is None:
                 unfinished.append(f"{outcome.job} did not finish: {outcome.error or 'no valid receipt'}; run again")

@@ -1,12 +1,11 @@
 """convert-dataset: raw shards to ChatML Energon tars, their manifest and their index."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prefect import flow, get_run_logger
 from pydantic import BaseModel, ConfigDict
 
-from deployments.dask import task_runner, worker_count
+from deployments.dask import task_runner
 from tasks.contracts.cluster_profile import ClusterProfile, load_profile
 from tasks.contracts.errors import GateError, PipelineError
 from tasks.contracts.layout import GivenPath, absolute, default_audit_dir
@@ -22,14 +21,11 @@ from tasks.io.fingerprints import Verify
 from tasks.io.raw_tar import hidden_tars
 from tasks.io.receipts import timed
 from tasks.running.caching import stored_in
-from tasks.running.fanout import jobs_in_flight, run_in_groups
+from tasks.running.fanout import JobRunner, run_jobs
 from tasks.running.flow_lock import alone
-from tasks.running.groups import group_size, look_up
+from tasks.running.groups import look_up
 from tasks.running.outcomes import ends_in_words, run_task
-from tasks.running.progress import show_table, with_progress
-
-if TYPE_CHECKING:
-    from prefect_dask import DaskTaskRunner
+from tasks.running.progress import show_table
 
 
 class ConvertResult(BaseModel):
@@ -81,7 +77,7 @@ def convert_dataset(
 
 
 def _convert(conversion: Conversion, profile: ClusterProfile) -> ConvertResult:
-    conversion.clean_up()
+    conversion.begin()
     _warn_of_hidden_tars(conversion.source_dir)
     plan = _scan_and_write(conversion, profile)
     manifest = conversion.finish(plan)
@@ -131,31 +127,29 @@ def _warn_of_hidden_tars(source_dir: Path) -> None:
         get_run_logger().warning("ignored, since their names start with a dot: %s", ", ".join(hidden[:10]))
 
 
-def _scan(conversion: Conversion, profile: ClusterProfile, runner: "DaskTaskRunner") -> None:
+def _scan(conversion: Conversion, profile: ClusterProfile, runner: JobRunner) -> None:
     left = conversion.look_up_scans(profile.task_runs)
     task = stored_in(scan_shards, conversion.folder.results)
-    # Few scans ahead of need: with maximum_samples, those beyond the cut-off are in vain.
-    window, size = worker_count(profile) + 2, group_size(left, profile.task_runs)
-    scans = run_in_groups(runner, task, conversion.scan_jobs(), window, size)
-    for scanned in with_progress(scans, "scan-progress", left, "raw shards"):
+    # Few scans ahead of need: with maximum_samples, those beyond the cut-off are wasted.
+    scans = run_jobs(
+        runner, task, conversion.scan_jobs(), profile, stage="scan", unit="raw shards", total=left, ahead=2
+    )
+    for scanned in scans:
         conversion.scan_ended(scanned.job, scanned.error)
 
 
-def _search_copies(jobs: list[CopiesJob], profile: ClusterProfile, runner: "DaskTaskRunner") -> None:
-    window, size = jobs_in_flight(worker_count(profile)), group_size(len(jobs), profile.task_runs)
-    for outcome in run_in_groups(runner, search_copies, jobs, window, size):
+def _search_copies(jobs: list[CopiesJob], profile: ClusterProfile, runner: JobRunner) -> None:
+    for outcome in run_jobs(runner, search_copies, jobs, profile, stage="copies", unit="parts", total=len(jobs)):
         if outcome.error is not None:
             raise PipelineError(f"{outcome.job} failed: {outcome.error}; run again")
 
 
-def _write(conversion: Conversion, plan: Plan, profile: ClusterProfile, runner: "DaskTaskRunner") -> list[str]:
+def _write(conversion: Conversion, plan: Plan, profile: ClusterProfile, runner: JobRunner) -> list[str]:
     """Write the tars that are not there; returns what failed, in words."""
     looked_up = look_up(conversion.write_jobs(plan), profile.task_runs)
     left = [job for job, written in looked_up if written is None]
     task = stored_in(write_tars, conversion.folder.results)
-    window, size = jobs_in_flight(worker_count(profile)), group_size(len(left), profile.task_runs)
-    writes = run_in_groups(runner, task, left, window, size)
-    outcomes = with_progress(writes, "write-progress", len(left), "output tars")
+    outcomes = run_jobs(runner, task, left, profile, stage="write", unit="output tars", total=len(left))
     return [f"{outcome.job} failed: {outcome.error}" for outcome in outcomes if outcome.error is not None]
 
 

@@ -56,7 +56,7 @@ def _fetch(jobs: list[FetchJob], data: DataRoot) -> list[FetchedFile]:
     if errors:
         kind = TransientError if all(isinstance(error, TransientError) for error in errors) else MetadataError
         raise kind("\n".join(sorted(str(error) for error in errors)))
-    return [outcome.result for outcome in outcomes]
+    return [FetchedFile.model_validate(outcome.result) for outcome in outcomes]
 
 
 def _warn_of_moved(fetched: FetchedFile) -> None:

@@ -11,7 +11,7 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
 from deployments.dask import task_runner
 from tasks.contracts.cluster_profile import ClusterProfile, LocalDask
-from tasks.running.fanout import Outcome, run_each, run_in_groups
+from tasks.running.fanout import Outcome, run_each, run_jobs
 from tests.worker_loss import DyingJob, dying, dying_groups
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -21,7 +21,8 @@ def run(
     jobs: list[DyingJob], workers: int = 2, size: int = 0
 ) -> tuple[dict[int, Outcome[DyingJob]], dict[str, str | None]]:
     """Outcomes by job number, and the last state of each task run by name. ``size``: of groups, if there are any."""
-    profile = ClusterProfile(name="test", dask=LocalDask(workers=workers))
+    task_runs = -(-len(jobs) // size) if size else len(jobs)
+    profile = ClusterProfile(name="test", dask=LocalDask(workers=workers), task_runs=task_runs)
 
     @flow(name="worker-loss")
     def losing() -> tuple[str, list[Outcome[DyingJob]]]:
@@ -29,7 +30,7 @@ def run(
 
         with task_runner(profile) as runner:
             alone = run_each(runner, dying, jobs, window=4)
-            together = run_in_groups(runner, dying_groups, jobs, 4, size)
+            together = run_jobs(runner, dying_groups, jobs, profile, stage="dying", unit="jobs", total=len(jobs))
             return str(flow_run.id), list(together if size else alone)
 
     flow_run_id, outcomes = losing()

@@ -3,22 +3,19 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prefect.client.schemas.filters import FlowRunFilter, WorkPoolFilter
 from prefect.client.schemas.objects import FlowRun
 
 from deployments.slurm import states
-from deployments.slurm.folder import job_in_queue, newest_folder, note_job_id, noted_job_id
+from deployments.slurm.context import WorkerContext
 from deployments.slurm.pid import JobPid
 from deployments.slurm.settings import SlurmWorkerSettings
 from deployments.slurm.supervised import Supervised
 from deployments.slurm.supervisor import Supervisor
 from tasks.contracts.job_variables import JobVariables
 from tasks.slurm.client import Slurm
-
-if TYPE_CHECKING:
-    from deployments.slurm.worker import SlurmWorker
+from tasks.slurm.job_folder import job_in_queue, newest_folder, note_job_id, noted_job_id
 
 _PAGE = 200
 
@@ -27,7 +24,7 @@ class Adoption:
     """Looks for jobs that no worker watches."""
 
     def __init__(
-        self, worker: "SlurmWorker", supervisor: Supervisor, slurm: Slurm, settings: SlurmWorkerSettings
+        self, worker: WorkerContext, supervisor: Supervisor, slurm: Slurm, settings: SlurmWorkerSettings
     ) -> None:
         self._worker, self._supervisor, self._slurm, self._settings = worker, supervisor, slurm, settings
 
@@ -73,9 +70,7 @@ class Adoption:
                 run, client=self._worker.client, work_pool=self._worker.work_pool, worker_name=self._worker.name
             )
         except Exception as error:
-            self._worker._logger.warning(
-                "Job variables of run %s cannot be read, defaults are taken: %s", run.id, error
-            )
+            self._worker.logger.warning("Job variables of run %s cannot be read, defaults are taken: %s", run.id, error)
             return JobVariables()
         return configuration.slurm
 

@@ -2,20 +2,18 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
+from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
+from prefect.client.schemas.responses import DeploymentResponse
 from prefect.workers.base import BaseJobConfiguration, BaseVariables
 from pydantic import ConfigDict, Field
 
 from deployments.slurm.environment import write_environment
-from deployments.slurm.folder import new_folder, tag_of
-from deployments.slurm.script import SCRIPT_FILE, Job, environment_path, render
+from deployments.slurm.script import Job, environment_path, render
 from tasks.contracts.job_variables import JobVariables
-
-if TYPE_CHECKING:
-    from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
-    from prefect.client.schemas.responses import DeploymentResponse
+from tasks.slurm.job_folder import SCRIPT_FILE, new_folder, tag_of
 
 _TEMPLATE: dict[str, Any] = {
     name: "{{ " + name + " }}" for name in JobVariables.model_fields if name != "env"
@@ -37,10 +35,10 @@ class SlurmJobConfiguration(BaseJobConfiguration):
 
     def prepare_for_flow_run(
         self,
-        flow_run: "FlowRun",
-        deployment: "DeploymentResponse | None" = None,
-        flow: "Flow | None" = None,
-        work_pool: "WorkPool | None" = None,
+        flow_run: FlowRun,
+        deployment: DeploymentResponse | None = None,
+        flow: Flow | None = None,
+        work_pool: WorkPool | None = None,
         worker_name: str | None = None,
         worker_id: UUID | None = None,
     ) -> None:

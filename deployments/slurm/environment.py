@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from deployments.slurm.script import ENVIRONMENT_FILE
 from tasks.contracts.errors import SettingsError
 from tasks.contracts.plain_text import shown
+from tasks.slurm.job_folder import ENVIRONMENT_FILE
 
 _CERTIFICATE = "PREFECT_API_SSL_CERT_FILE"
 

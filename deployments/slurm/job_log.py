@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-from deployments.slurm.folder import log_tail
-from deployments.slurm.script import LOG_FILE
+from tasks.slurm.job_folder import LOG_FILE, log_tail
 
 # How Prefect's trace ends when no server answers the job, or one that is not the API.
 _UNREACHABLE = re.compile(

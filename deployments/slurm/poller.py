@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from logging import Logger, LoggerAdapter
 from pathlib import Path
 
-from deployments.slurm.folder import executes
 from deployments.slurm.verdict import LOST
 from tasks.slurm.client import NO_ACCOUNTING, UNKNOWN_JOB, Slurm, SlurmUnavailable
+from tasks.slurm.job_folder import executes
 from tasks.slurm.reports import (
     ACCOUNTING_FIELDS,
     ENDING,

@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.contracts.job_variables import JobVariables
-
-ENVIRONMENT_FILE = "environment"
-LOG_FILE = "job.log"
-RECEIPT_FILE = "receipt.json"
-SCRIPT_FILE = "job.sh"
+from tasks.slurm.job_folder import ENVIRONMENT_FILE, LOG_FILE
 
 _BODY = (Path(__file__).parent / "body.sh").read_text(encoding="utf-8")
 

@@ -5,27 +5,24 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prefect.client.schemas.objects import FlowRun
 
 from deployments.slurm import states
+from deployments.slurm.context import WorkerContext
 from deployments.slurm.environment import remove_environment
-from deployments.slurm.folder import log_tail
 from deployments.slurm.job_log import unreachable_api
 from deployments.slurm.supervised import Supervised
 from deployments.slurm.verdict import Fate, Verdict, judge
 from tasks.io.locks import exclusive
+from tasks.slurm.job_folder import log_tail
 from tasks.slurm.reports import JobReport, read_receipt
-
-if TYPE_CHECKING:
-    from deployments.slurm.worker import SlurmWorker
 
 _SETTLED_FILE = "settled"
 _LONGEST_DELAY = 60  # seconds
 
 
-async def settle_with_patience(worker: "SlurmWorker", job: Supervised, report: JobReport) -> None:
+async def settle_with_patience(worker: WorkerContext, job: Supervised, report: JobReport) -> None:
     """Give the run of an ended job the end that it had, trying again until the API has taken it."""
     delay = 1.0
     while True:
@@ -37,7 +34,7 @@ async def settle_with_patience(worker: "SlurmWorker", job: Supervised, report: J
         except BlockingIOError:
             pass  # another worker is at it
         except Exception as error:
-            worker._logger.warning("Job %s has ended, but the API does not take it: %s", job.pid, error)
+            worker.logger.warning("Job %s has ended, but the API does not take it: %s", job.pid, error)
         await asyncio.sleep(delay)
         delay = min(delay * 2, _LONGEST_DELAY)
 
@@ -65,7 +62,7 @@ def _alone(folder: Path | None) -> Iterator[bool]:
             note.write_text("settled\n", encoding="ascii")
 
 
-async def _settle(worker: "SlurmWorker", job: Supervised, report: JobReport) -> None:
+async def _settle(worker: WorkerContext, job: Supervised, report: JobReport) -> None:
     run = await states.read_run(worker.client, job.flow_run_id)
     if job.folder:
         remove_environment(job.folder)
@@ -80,7 +77,7 @@ async def _settle(worker: "SlurmWorker", job: Supervised, report: JobReport) -> 
     _show_log(worker, job, run, verdict)
 
 
-def _show_log(worker: "SlurmWorker", job: Supervised, run: FlowRun, verdict: Verdict) -> None:
+def _show_log(worker: WorkerContext, job: Supervised, run: FlowRun, verdict: Verdict) -> None:
     # A run that began has told its own story; of one that never did, the job's log is all there is.
     expected = verdict.fate in {Fate.CANCELLED, Fate.RESCHEDULED} or (run.state and run.state.is_cancelling())
     if run.start_time is not None or job.folder is None or expected:

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 
 from deployments.slurm import states
+from deployments.slurm.context import WorkerContext
 from deployments.slurm.leases import Leases
 from deployments.slurm.poller import Poller
 from deployments.slurm.settings import SlurmWorkerSettings
@@ -19,9 +19,6 @@ from tasks.slurm.client import Slurm, SlurmUnavailable
 from tasks.slurm.reasons import explain, never_starts
 from tasks.slurm.reports import JobReport
 
-if TYPE_CHECKING:
-    from deployments.slurm.worker import SlurmWorker
-
 _PAGE = 200
 _QUIET_SECONDS = 60  # two reasons that alternate are not told more often than this
 
@@ -29,7 +26,7 @@ _QUIET_SECONDS = 60  # two reasons that alternate are not told more often than t
 class Supervisor:
     """All jobs of one worker."""
 
-    def __init__(self, worker: "SlurmWorker", slurm: Slurm, poller: Poller, settings: SlurmWorkerSettings) -> None:
+    def __init__(self, worker: WorkerContext, slurm: Slurm, poller: Poller, settings: SlurmWorkerSettings) -> None:
         self._worker, self._slurm, self._poller, self._settings = worker, slurm, poller, settings
         self._jobs: dict[UUID, Supervised] = {}
         self._leases = Leases()
@@ -61,7 +58,7 @@ class Supervisor:
                 await self._hear_prefect()
             except Exception:
                 # The API may be away for a while, and one broken answer must not leave all jobs unwatched.
-                self._worker._logger.exception("Looking after Slurm jobs failed; trying again.")
+                self._worker.logger.exception("Looking after Slurm jobs failed; trying again.")
             await self._poller.pause()
 
     async def _changed(self, job: Supervised, report: JobReport) -> None:
@@ -132,7 +129,7 @@ class Supervisor:
         kind = message.partition(": ")[0]  # Slurm's own words after it change from look to look
         if kind != job.cancel_told:
             job.cancel_told = kind
-            self._worker._logger.info("%s: %s", job.pid, message)
+            self._worker.logger.info("%s: %s", job.pid, message)
             self._log(job, message)
 
     def _log(self, job: Supervised, message: str) -> None:

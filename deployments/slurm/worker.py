@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
@@ -14,16 +15,15 @@ from prefect.workers.base import BaseWorker, BaseWorkerResult
 from deployments.slurm.adoption import Adoption
 from deployments.slurm.configuration import SlurmJobConfiguration, SlurmVariables
 from deployments.slurm.environment import remove_environment
-from deployments.slurm.folder import job_in_queue, newest_folder, note_job_id
 from deployments.slurm.pid import JobPid
 from deployments.slurm.poller import Pace, Poller
-from deployments.slurm.script import SCRIPT_FILE
 from deployments.slurm.settings import SlurmWorkerSettings
 from deployments.slurm.states import read_run
 from deployments.slurm.supervised import Supervised
 from deployments.slurm.supervisor import Supervisor
 from tasks.contracts.errors import PipelineError
 from tasks.slurm.client import Slurm, SlurmUnavailable
+from tasks.slurm.job_folder import SCRIPT_FILE, job_in_queue, newest_folder, note_job_id
 
 
 class NoLongerWanted(InfrastructureError):
@@ -134,6 +134,11 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         if self._cluster is None:
             self._cluster = await self._slurm.cluster_name()
         return self._cluster
+
+    @property
+    def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
+        """The worker's own log."""
+        return self._logger
 
     @property
     def submitting(self) -> set[UUID]:

@@ -1,18 +1,24 @@
 """Dask workers on this machine."""
 
 import logging
-import math
 import os
 import tempfile
-from pathlib import Path
 from typing import Any
+
+from dask.system import cpu_count
 
 from tasks.contracts.cluster_profile import LocalDask
 
 
 def local_cluster(dask: LocalDask) -> dict[str, Any]:
-    """Arguments of ``distributed.LocalCluster``."""
+    """Return arguments of ``distributed.LocalCluster``.
+
+    Whoever can talk to a Dask scheduler can run code, and login nodes are shared: scheduler and workers talk TLS, with
+    certificates of this run alone that stay in memory.
+    """
     return {
+        "security": True,
+        "protocol": "tls",
         "n_workers": dask.workers or usable_cpus(),
         "threads_per_worker": dask.threads_per_worker,
         "memory_limit": dask.memory or "auto",
@@ -24,15 +30,6 @@ def local_cluster(dask: LocalDask) -> dict[str, Any]:
 
 
 def usable_cpus() -> int:
-    """CPUs that this process may use: its affinity, its control group's quota, its Slurm allocation."""
-    limits = [len(os.sched_getaffinity(0)), _cgroup_quota(), os.environ.get("SLURM_CPUS_PER_TASK")]
-    return max(1, min(int(limit) for limit in limits if limit))
-
-
-def _cgroup_quota() -> int | None:
-    """CPUs of a version 2 control group's ``cpu.max`` (microseconds of quota and period), rounded up."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-    except (OSError, ValueError):
-        return None
-    return None if quota == "max" else math.ceil(int(quota) / int(period))
+    """Return the CPUs that this process may use, as Dask counts them (affinity, control groups), and Slurm."""
+    allocated = os.environ.get("SLURM_CPUS_PER_TASK")
+    return max(1, min(cpu_count(), int(allocated) if allocated else cpu_count()))

@@ -15,8 +15,7 @@ from dask_jobqueue.slurm import SLURMCluster, SLURMJob
 from distributed.deploy.spec import ProcessInterface
 
 from deployments.slurm.environment import remove_environment, write_environment
-from deployments.slurm.folder import job_in_queue, log_tail, new_folder
-from deployments.slurm.script import ENVIRONMENT_FILE, SCRIPT_FILE, Job, environment_path, render
+from deployments.slurm.script import Job, environment_path, render
 from deployments.slurm.settings import SlurmWorkerSettings
 from deployments.slurm.verdict import duration
 from deployments.workers.node import (
@@ -33,6 +32,7 @@ from tasks.contracts.cluster_profile import ClusterProfile, SlurmDask, lifetime_
 from tasks.contracts.errors import PipelineError
 from tasks.contracts.job_variables import JobVariables
 from tasks.slurm.client import Slurm, SlurmUnavailable
+from tasks.slurm.job_folder import ENVIRONMENT_FILE, SCRIPT_FILE, job_in_queue, log_tail, new_folder
 from tasks.slurm.reasons import explain, never_starts
 from tasks.slurm.reports import QUEUE_FIELDS, JobReport, parse_squeue
 

@@ -15,7 +15,6 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.scheduler import Scheduler
 from distributed.security import Security
 
-from deployments.slurm.folder import new_folder
 from deployments.workers.node import (
     forget_security,
     memory_limit,
@@ -28,6 +27,7 @@ from deployments.workers.node import (
 from tasks.contracts.cluster_profile import ClusterProfile, SrunDask
 from tasks.contracts.errors import SettingsError
 from tasks.contracts.exit_status import describe_exit
+from tasks.slurm.job_folder import new_folder
 
 _STEP = "srun"
 _STOP_SECONDS = 20

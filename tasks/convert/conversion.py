@@ -62,9 +62,16 @@ class Conversion:
         """The dataset's ``.prepare`` folder."""
         return PrepareFolder(dataset_dir=self.dataset_dir)
 
-    def clean_up(self) -> None:
-        """Remove what a killed conversion left half written; only its one writer may."""
+    def begin(self) -> None:
+        """Remove what a killed conversion left half written, and notes that do not count under ``verify="full"``.
+
+        Must be called inside the folder's lock: creating a Conversion changes nothing.
+        """
         remove_leftovers(self.dataset_dir)
+        if self.verify == "full":
+            self.folder.fingerprints().forget()
+            self._raw_hashes.forget()
+            self._raw_hashes.keep_notes()
 
     def look_up_scans(self, task_runs: int) -> int:
         """Take note of scans that receipts tell of (see tasks/running/groups.py); returns how many tars are left."""
@@ -207,15 +214,11 @@ class Conversion:
         )
 
     def _check_output_folder(self) -> None:
-        """Refuse a folder that is not ours, untouched; if it is ours, and all is to be verified, forget its notes."""
-        hashes = Fingerprints(self.folder.index / "fingerprints", self.verify, keep=False)
-        indexes = ShardIndexes(self.folder.index, self.audit_dir, self.verify == "changed", hashes)
+        """Raise PlanError for a folder that is not ours. Writes nothing: new hashes are held back until ``begin``."""
+        self._raw_hashes = Fingerprints(self.folder.index / "fingerprints", self.verify, keep=False)
+        indexes = ShardIndexes(self.folder.index, self.audit_dir, self.verify == "changed", self._raw_hashes)
         available = map(indexes.fingerprint, self.tars)
         check_output_folder(self.source_dir, self.dataset_dir, self.byte_settings, available)
-        if self.verify == "full":
-            self.folder.fingerprints().forget()
-            hashes.forget()
-            hashes.keep_notes()
 
 
 def _emitted(scans: list[Scan], decision: Decision) -> Iterator[tuple[pa.Table, Array]]:

@@ -4,10 +4,7 @@ import errno
 import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from typing import Any, BinaryIO
 
 _LARGEST_GAP = 64 * 1024
 """Bytes between the members of a sample that are read in vain rather than with calls of their own."""
@@ -74,7 +71,7 @@ class MemberFile(io.RawIOBase):
         self._place = max(0, start + offset)
         return self._place
 
-    def readinto(self, buffer: "WriteableBuffer") -> int:
+    def readinto(self, buffer: Any) -> int:
         """Fill ``buffer``, less at the member's end. Raises OSError as :func:`read_range` does."""
         view = memoryview(buffer).cast("B")
         size = min(len(view), max(0, self.size - self._place))

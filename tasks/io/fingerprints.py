@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from tasks.io.files import sha256_of, write_json
+from tasks.io.files import digest, sha256_of, write_json
 
 Verify = Literal["changed", "full"]
 """``changed`` trusts a noted hash while size, mtime and ctime are those of the note; ``full`` hashes again.
@@ -56,7 +56,10 @@ class Fingerprint(BaseModel):
 
 
 class _Note(BaseModel):
-    """A fingerprint with the stat values it was taken at (nanoseconds)."""
+    """A fingerprint with the stat values it was taken at (nanoseconds).
+
+    ``seal`` is a digest of the other values: a note that was changed on disk would make an unchanged file look new.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,6 +67,20 @@ class _Note(BaseModel):
     mtime_ns: int
     ctime_ns: int
     sha256: str
+    seal: str
+
+    @classmethod
+    def of(cls, stat: os.stat_result, sha256: str) -> Self:
+        """Return a sealed note."""
+        values: dict[str, Any] = dict(zip(("size", "mtime_ns", "ctime_ns"), _times(stat), strict=True))
+        values["sha256"] = sha256
+        return cls(**values, seal=digest(values))
+
+    @model_validator(mode="after")
+    def _seal_fits(self) -> Self:
+        if self.seal != digest(self.model_dump(exclude={"seal"})):
+            raise ValueError("the note does not fit its seal")
+        return self
 
 
 class Fingerprints:
@@ -105,8 +122,7 @@ class Fingerprints:
 
     def remember(self, path: Path, sha256: str) -> Fingerprint:
         """Note the hash of a file that was just written and hashed on the way."""
-        stat = path.stat()
-        note = _Note(size=stat.st_size, mtime_ns=stat.st_mtime_ns, ctime_ns=stat.st_ctime_ns, sha256=sha256)
+        note = _Note.of(path.stat(), sha256)
         self._write(path, note)
         return Fingerprint(name=path.name, size=note.size, sha256=sha256)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tasks.contracts.errors import BusyError
+from tasks.contracts.errors import BusyError, PipelineError
 from tasks.io.failure_note import failure_noted
 from tasks.io.files import write_json
 from tasks.io.locks import exclusive
@@ -75,6 +75,7 @@ def one_writer(
     note = folder / NOTE
     with contextlib.ExitStack() as stack:
         _lock(stack, folder, f"Another {what} is at work in {place or folder}", patience)
+        _refuse_linked_folders(folder)
         other = _read(note)
         if other and _lives(other, note):
             raise BusyError(f"Another {what} is at work in {place or folder}: {other}. {_WAIT}")
@@ -95,7 +96,18 @@ def holder_of(folder: Path) -> tuple[Holder, bool] | None:
         return None
     if holder.host == socket.gethostname() and not Path(f"/proc/{holder.pid}").exists():
         return holder, False
-    return holder, time.time() - touched / 1e9 < SILENT_SECONDS
+    # A note from the future is of a host whose clock is wrong: it must not count as alive until that day.
+    return holder, abs(time.time() - touched / 1e9) < SILENT_SECONDS
+
+
+def _refuse_linked_folders(folder: Path) -> None:
+    """Raise PipelineError if a subfolder is a link: what is written into it would land somewhere else."""
+    linked = next((path for path in folder.iterdir() if path.is_symlink() and path.is_dir()), None)
+    if linked is not None:
+        raise PipelineError(
+            f"{linked} is a link to the folder {linked.resolve()}; work in progress is written only into {folder} "
+            "itself. Remove the link (its content is made again), and rerun"
+        )
 
 
 _WAIT = "Wait for it or end it; starting again then goes on."

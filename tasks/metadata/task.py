@@ -1,13 +1,14 @@
 """Prefect tasks of the metadata stage."""
 
 from pathlib import Path
+from typing import Any
 
 from prefect import get_run_logger, task
 from prefect.artifacts import create_table_artifact
 
 from tasks.contracts.settings import DownloadSettings, Finding
 from tasks.io.fingerprints import Verify
-from tasks.metadata.fetch import FetchedFile, FetchJob, fetch_file
+from tasks.metadata.fetch import FetchJob, fetch_file
 from tasks.metadata.hub import Source
 from tasks.metadata.look import REFUSED, MetadataLook, look_once, refuse_findings
 from tasks.metadata.manifest import ManifestSummary, verify_metadata, write_manifest
@@ -24,12 +25,12 @@ from tasks.running.retries import RETRIES
     **RETRIES,
 )
 @fails_in_words
-def fetch_metadata_file(job: FetchJob) -> FetchedFile:
-    """Fetch and verify one pinned file.
+def fetch_metadata_file(job: FetchJob) -> dict[str, Any]:
+    """Fetch and verify one pinned file, and return a FetchedFile as plain values, which is all that is cached.
 
     A retry is safe: a file that is in place and right is left alone, any other starts anew in a folder of its own.
     """
-    return fetch_file(job)
+    return fetch_file(job).model_dump(mode="json")
 
 
 @task(task_run_name="metadata-manifest-{slice_.name}")

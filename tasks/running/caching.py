@@ -10,6 +10,7 @@ from prefect.context import TaskRunContext
 from prefect.results import ResultStore, get_result_store
 
 from tasks.io.files import digest
+from tasks.running.result_storage import PlainResults
 
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
 
@@ -50,8 +51,11 @@ class ReceiptCache(CachePolicy):
 
 
 def stored_in(task: AnyTask, folder: Path) -> AnyTask:
-    """``task`` with its results under ``folder``, so that every host that shares the data shares them."""
-    return task.with_options(result_storage=folder, persist_result=True, result_serializer="json")  # type: ignore[return-value]
+    """Return ``task`` with its results under ``folder``, so that every host that shares the data shares them."""
+    cached = task.with_options(persist_result=True, result_serializer="json")
+    # Given as an option, Prefect would want the block registered with the server.
+    cached.result_storage = PlainResults(basepath=str(folder))
+    return cached  # type: ignore[return-value]
 
 
 def _forget(store: ResultStore, key: str) -> None:

@@ -10,7 +10,8 @@ import queue
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast, runtime_checkable
+from types import TracebackType
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar, cast, runtime_checkable
 from uuid import UUID
 
 import httpx
@@ -20,11 +21,12 @@ from prefect.client.schemas.objects import State
 from prefect.context import SettingsContext, get_settings_context
 from prefect.logging import get_run_logger
 from prefect.states import Crashed
-from prefect.task_runners import TaskRunner
 from pydantic import PrivateAttr
 
+from tasks.contracts.cluster_profile import ClusterProfile
 from tasks.contracts.errors import PipelineError
-from tasks.running.groups import Group, GroupError, ShardJob, in_groups
+from tasks.running.groups import Group, GroupError, ShardJob, group_size, in_groups
+from tasks.running.progress import with_progress
 
 Job = TypeVar("Job")
 OneJob = TypeVar("OneJob", bound=ShardJob)
@@ -43,9 +45,27 @@ LOOK_SECONDS = 10.0
 """While nothing ends: time between two looks at whether there still is a cluster."""
 
 
-def jobs_in_flight(workers: int) -> int:
-    """How many jobs to keep submitted, so that no worker waits for the next one."""
-    return 3 * workers
+JOBS_PER_WORKER = 3
+"""Jobs kept submitted for each worker, so that no worker waits for the next one."""
+
+
+class Submits(Protocol):
+    """The part of Prefect's task runners that fan-out uses."""
+
+    def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Any:
+        """Start a task run and return its future."""
+
+
+class JobRunner(Submits, Protocol):
+    """A task runner that knows how many jobs its workers run at a time."""
+
+    jobs_at_once: int
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None: ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +85,7 @@ class TellsOfItsCluster(Protocol):
         """Why no job can run any more; None while some can."""
 
 
-def run_each(runner: TaskRunner[Any], task: Task[..., Any], jobs: Iterable[Job], window: int) -> Iterator[Outcome[Job]]:
+def run_each(runner: Submits, task: Task[..., Any], jobs: Iterable[Job], window: int) -> Iterator[Outcome[Job]]:
     """Run ``task(job=job)`` for every job, at most ``window`` at a time, yielding outcomes as they come.
 
     ``jobs`` is read only when there is room, so a generator can decide late whether there is more to do.
@@ -89,14 +109,32 @@ def run_each(runner: TaskRunner[Any], task: Task[..., Any], jobs: Iterable[Job],
             yield outcome
 
 
-def run_in_groups(
-    runner: TaskRunner[Any], task: Task[..., Any], jobs: Iterable[OneJob], window: int, size: int
+def run_jobs(
+    runner: JobRunner,
+    task: Task[..., Any],
+    jobs: Iterable[OneJob],
+    profile: ClusterProfile,
+    *,
+    stage: str,
+    unit: str,
+    total: int,
+    ahead: int | None = None,
 ) -> Iterator[Outcome[OneJob]]:
-    """Run ``task(job=group)`` for groups of ``size`` jobs, at most ``window`` groups at a time; an outcome a job.
+    """Run ``task(job=group)`` over all jobs of a stage, and yield one outcome a job as they come.
 
-    A group that Dask lost goes on in halves, so that a job which kills its worker every time ends up alone.
+    Jobs are grouped so that there are at most ``profile.task_runs`` task runs; ``total`` is the number of jobs, for
+    grouping and for the progress, which counts in ``unit``. ``ahead``: groups in flight beyond one a worker; by default
+    two more a worker. A group that Dask lost is halved, so that a job which kills its worker every time ends up alone.
+    Raises PipelineError as ``run_each`` does.
     """
-    for outcome in run_each(runner, task, in_groups(jobs, size), window):
+    window = JOBS_PER_WORKER * runner.jobs_at_once if ahead is None else runner.jobs_at_once + ahead
+    groups = in_groups(jobs, group_size(total, profile.task_runs))
+    outcomes = _job_outcomes(run_each(runner, task, groups, window))
+    yield from with_progress(outcomes, f"{stage}-progress", total, unit)
+
+
+def _job_outcomes(group_outcomes: Iterable[Outcome[Group[OneJob]]]) -> Iterator[Outcome[OneJob]]:
+    for outcome in group_outcomes:
         for job in outcome.job.jobs:
             yield Outcome(job, error=_error_of(job, outcome.error))
 
@@ -122,7 +160,7 @@ class SettingsOnce(SettingsContext):
 class _Flight(Generic[Job]):
     """The jobs in flight."""
 
-    def __init__(self, runner: TaskRunner[Any], task: Task[..., Any]) -> None:
+    def __init__(self, runner: Submits, task: Task[..., Any]) -> None:
         self.runner = runner
         self.task = task
         current = get_settings_context()

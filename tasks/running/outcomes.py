@@ -13,16 +13,20 @@ from prefect.states import Completed, Failed
 
 from tasks.contracts.errors import PipelineError, TransientError
 from tasks.io.storage import in_words
+from tasks.running.stage_results import write_stage_result
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Told(Protocol):
-    """A result that can be told in a sentence."""
+    """A flow's result: a pydantic model with a summary in one sentence."""
 
     def in_words(self) -> str:
-        """What came of it, in a line."""
+        """Return what came of it, in a line."""
+
+    def model_dump_json(self) -> str:
+        """Return the result as one JSON object."""
 
 
 ToldResult = TypeVar("ToldResult", bound=Told)
@@ -87,6 +91,7 @@ def ends_in_words(function: Callable[P, ToldResult]) -> Callable[P, ToldResult]:
         result = failing(*args, **kwargs)
         if isinstance(result, State):
             return result
+        write_stage_result(result)
         return Completed(message=result.in_words(), data=result)  # type: ignore[return-value]
 
     return wrapped

@@ -15,11 +15,11 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
-from prefect.settings import PREFECT_LOCAL_STORAGE_PATH, temporary_settings
 from prefect.states import Cancelling
 from pydantic import BaseModel
 
 from tasks.contracts.errors import PipelineError, SettingsError
+from tasks.running.stage_results import FOLDER_VARIABLE, read_stage_result
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,11 +44,11 @@ class Stages:
             return stage(*args, **kwargs)
         flow = cast("Flow[P, R]", stage)
         parameters = inspect.signature(flow.fn).bind(*args, **kwargs).arguments
-        state = finished(_child(flow, parameters, self.results))
+        child = _child(flow, parameters, self.results)
+        state = finished(child)
         if not state.is_completed():
             raise PipelineError(f"{flow.name}: its flow run is {state.name}: {state.message}")
-        with temporary_settings({PREFECT_LOCAL_STORAGE_PATH: self.results}):
-            return cast("R", state.result())
+        return cast("R", read_stage_result(self.results, flow, str(child.id)))
 
 
 def only_given(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -73,9 +73,8 @@ def cancel_children(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) 
 
 
 def _child(flow: Flow[P, R], parameters: dict[str, Any], results: Path) -> FlowRun:
-    environment = {"PREFECT_RESULTS_PERSIST_BY_DEFAULT": "true", "PREFECT_LOCAL_STORAGE_PATH": str(results)}
     name = f"{flow.name}/{_own_suffix()}"
-    return started(name, only_given(parameters), {"env": environment})
+    return started(name, only_given(parameters), {"env": {FOLDER_VARIABLE: str(results)}})
 
 
 def started(name: str, parameters: dict[str, Any], job_variables: dict[str, Any] | None = None) -> FlowRun:

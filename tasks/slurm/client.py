@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deployments.slurm.folder import executes
 from tasks.contracts.errors import PipelineError, TransientError
+from tasks.slurm.job_folder import executes
 
 # What sbatch inherits would reach the job: SLURM_* and SBATCH_* change it, others may be secret.
 _KEPT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "SLURM_CONF", "TZ", "USER")

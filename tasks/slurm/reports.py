@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deployments.slurm.script import RECEIPT_FILE
+from tasks.slurm.job_folder import RECEIPT_FILE
 
 QUEUE_FIELDS = (
     "JobID:24|,State:24|,exit_code:16|,DerivedEC:16|,RestartCnt:12|,TimeUsed:24|,TimeLimit:24|,MinMemory:24|,"

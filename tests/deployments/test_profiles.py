@@ -11,7 +11,6 @@ from distributed import Client, LocalCluster
 from prefect.settings import PREFECT_API_KEY, PREFECT_API_URL, temporary_settings
 
 from deployments.dask import task_runner, worker_count
-from deployments.slurm.script import ENVIRONMENT_FILE
 from deployments.workers.local import local_cluster
 from deployments.workers.node import job_memory, memory_limit, worker_arguments
 from deployments.workers.slurm import Site
@@ -19,6 +18,7 @@ from deployments.workers.srun import allocation, step_environment
 from tasks.contracts.cluster_profile import ClusterProfile, LocalDask, SlurmDask, lifetime_seconds, load_profile
 from tasks.contracts.errors import SettingsError
 from tasks.contracts.job_variables import time_limit_seconds
+from tasks.slurm.job_folder import ENVIRONMENT_FILE
 from tests.conftest import ROOT
 
 

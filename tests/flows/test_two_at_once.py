@@ -10,8 +10,6 @@ from flows.audit import audit_download
 from flows.convert import convert_dataset
 from flows.metadata import download_metadata
 from flows.report import report_dataset
-from tasks.audit.models import AuditJob
-from tasks.audit.shard import audit_shard
 from tasks.io.folder_lock import NOTE, one_writer
 from tests.golden import EXPECTED, copy_shards, settings_of
 
@@ -66,11 +64,23 @@ def test_second_run_stops_at_once_and_names_the_first(root: Path, what: str, fol
 
 def test_finished_audit_and_metadata_keep_nobody_out(root: Path) -> None:
     """Runs for two datasets of one root meet in the stages that they share."""
-    shards = root / "raw" / "shards"
-    for tar in shards.glob("*.tar"):
-        audit_shard(AuditJob(shards_dir=shards, audit_dir=root / "raw" / "audit", shard=tar.stem))
+    assert run("audit", root).is_completed()
     with one_writer(root / "raw" / "audit", "audit"):
         assert run("audit", root).is_completed()
+
+
+def test_a_refused_run_that_verifies_everything_changes_nothing(root: Path) -> None:
+    """Its notes belong to the run at work: without them that one would count its own output as changed."""
+    shards, audit, dataset = root / "raw" / "shards", root / "raw" / "audit", root / "energon"
+    notes = [path for folder in (audit, dataset) for path in folder.rglob("fingerprints/*.json")]
+    before = {path: path.read_bytes() for path in notes}
+    assert before
+    with one_writer(audit, "audit"), one_writer(dataset / ".prepare", "conversion"):
+        audited = audit_download(shards, verify="full", return_state=True)
+        converted = convert_dataset(shards, dataset, convert=settings_of(CASE), verify="full", return_state=True)
+    assert audited.is_failed() and "Another audit is at work" in str(audited.message)
+    assert converted.is_failed() and "Another conversion is at work" in str(converted.message)
+    assert {path: path.read_bytes() for path in notes} == before
 
 
 def test_nothing_is_left_of_a_lock(root: Path) -> None:

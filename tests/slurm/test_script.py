@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from deployments.slurm.configuration import SlurmJobConfiguration, SlurmVariables, job_of
 from deployments.slurm.environment import write_environment
-from deployments.slurm.script import ENVIRONMENT_FILE, Job, directives, quote, render, safe_name
+from deployments.slurm.script import Job, directives, quote, render, safe_name
 from tasks.contracts.errors import SettingsError
 from tasks.contracts.job_variables import GENERATED_DIRECTIVES, JobVariables
+from tasks.slurm.job_folder import ENVIRONMENT_FILE
 
 GOLDEN = Path(__file__).parent / "golden"
 JOB = Job(

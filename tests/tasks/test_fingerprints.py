@@ -1,6 +1,7 @@
 """A file counts as unchanged only while its size and times are those it was hashed at."""
 
 import errno
+import json
 import os
 
 import pytest
@@ -139,3 +140,20 @@ def test_a_missing_cut_or_changed_file_does_not_match(tmp_path, file):
     file.unlink()
     assert not notes.matches(file, expected)
     assert not notes.matches(tmp_path / "other" / "file", expected)
+
+
+def test_note_with_one_changed_digit_is_ignored(tmp_path, file, hashed):
+    first = Fingerprints(tmp_path / "notes").of(file)
+    note = tmp_path / "notes" / "file.json"
+    changed = "0" if first.sha256[0] != "0" else "1"
+    note.write_text(note.read_text().replace(first.sha256, changed + first.sha256[1:]))
+    assert Fingerprints(tmp_path / "notes").of(file) == first
+    assert hashed == ["file", "file"]
+
+
+def test_note_of_an_earlier_version_is_made_again(tmp_path, file, hashed):
+    first = Fingerprints(tmp_path / "notes").of(file)
+    note = tmp_path / "notes" / "file.json"
+    note.write_text(json.dumps({name: value for name, value in json.loads(note.read_text()).items() if name != "seal"}))
+    assert Fingerprints(tmp_path / "notes").of(file) == first
+    assert hashed == ["file", "file"]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.contracts.errors import BusyError
+from tasks.contracts.errors import BusyError, PipelineError
 from tasks.io import folder_lock as module
-from tasks.io.folder_lock import LOCK, NOTE, one_writer
+from tasks.io.folder_lock import LOCK, NOTE, holder_of, one_writer
 from tests.conftest import ROOT
 
 HOLD = """
@@ -128,3 +128,24 @@ def test_broken_note_is_ignored(tmp_path: Path) -> None:
     (tmp_path / NOTE).write_text("{")
     with one_writer(tmp_path, "download"):
         pass
+
+
+def test_a_subfolder_that_is_a_link_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "prepare", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    (folder / "results").symlink_to(elsewhere)
+    with pytest.raises(PipelineError, match="results is a link to the folder"), one_writer(folder, "conversion"):
+        raise AssertionError("the block was entered")
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize(("ahead", "alive"), [(0, True), (86_400, False), (-86_400, False)])
+def test_holder_whose_clock_is_a_day_off_does_not_count_as_alive_for_ever(
+    tmp_path: Path, ahead: int, alive: bool
+) -> None:
+    note = leave_note(tmp_path / "download", "node17")
+    now = time.time() + ahead
+    os.utime(note, (now, now))
+    found = holder_of(tmp_path / "download")
+    assert found is not None and found[1] is alive

@@ -30,7 +30,7 @@ def convert(
 
 def scan_and_plan(conversion: Conversion, workers: int = 1) -> Plan:
     """Scan what the plan needs, and plan."""
-    conversion.clean_up()
+    conversion.begin()
     rng, in_flight = random.Random(workers), list[ScanJob]()
     for job in conversion.scan_jobs():
         in_flight.append(job)

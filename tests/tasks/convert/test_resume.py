@@ -119,6 +119,7 @@ def test_full_verification_hashes_every_file_once_and_trusts_no_older_note(raw, 
     for note in [*out.glob(".prepare/fingerprints/*.json"), *out.glob(".prepare/index/fingerprints/*.json")]:
         note.write_text(json.dumps(json.loads(note.read_text()) | {"sha256": "0" * 64}))
     conversion = Conversion(raw, out, None, SETTINGS, "full")
+    conversion.begin()
     for job in conversion.scan_jobs():
         assert job.cache_parts() and job.finished()
         conversion.scan_ended(job, None)

@@ -17,7 +17,7 @@ def test_the_stage_fetches_every_file_and_writes_the_manifest(tmp_path: Path, se
     jobs = fetch_jobs(folder, small)
     assert not any(job.is_done() for job in jobs)
     with serve():
-        assert [fetch_metadata_file.fn(job).name for job in jobs] == [pin.name for pin in pins]
+        assert [fetch_metadata_file.fn(job)["name"] for job in jobs] == [pin.name for pin in pins]
     assert all(job.is_done() for job in jobs)
     summary = write_metadata_manifest.fn(folder, small)
     manifest = read_manifest(folder)

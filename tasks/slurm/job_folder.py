@@ -5,10 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID
 
-from deployments.slurm.script import LOG_FILE, SCRIPT_FILE
 from tasks.contracts.errors import SettingsError
 from tasks.io.files import write_bytes
 
+ENVIRONMENT_FILE = "environment"
+LOG_FILE = "job.log"
+RECEIPT_FILE = "receipt.json"
+SCRIPT_FILE = "job.sh"
 _JOB_ID_FILE = "job-id"
 
 
