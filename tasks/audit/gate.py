@@ -65,7 +65,7 @@ class Tally:
 
     def totals(self) -> AuditTotals:
         """The totals of what was added."""
-        names = set(AuditTotals.model_fields) - {"failure_reasons", "findings"}
+        names = set(AuditTotals.model_fields) - {"failure_reasons", "findings", "gate_given"}
         return AuditTotals(
             **{name: self.counts[name] for name in names},
             failure_reasons=by_kind(self.reasons),

@@ -10,6 +10,7 @@ from tasks.io.receipts import Receipt, read_receipt
 from tasks.io.shard_index import INDEX_VERSION, ShardIndexes
 
 STAGE_VERSION = 1
+NO_GATE = "no gate was given: shards that are missing altogether go unnoticed; name dataset_slice or gate"
 
 
 class _Value(BaseModel):
@@ -132,7 +133,13 @@ class AuditTotals(_Value):
     tar_bytes: int
     failure_reasons: dict[str, int]
     findings: int
+    gate_given: bool = True
 
     def in_words(self) -> str:
-        """What was found, in a line."""
-        return f"{self.shards} shards, {self.successes:,} of {self.attempts:,} URLs succeeded, {self.findings} findings"
+        """Return what was found, in a line."""
+        found = f"{self.successes:,} of {self.attempts:,} URLs succeeded, {self.findings} findings"
+        return f"{self.shards} shards, {found}{self.missing_gate()}"
+
+    def missing_gate(self) -> str:
+        """Return a half-sentence if the totals were held against nothing, else an empty string."""
+        return "" if self.gate_given else f"; {NO_GATE}"

@@ -9,7 +9,7 @@ from tasks.energon.index import IndexSummary, check_index, summary
 from tasks.energon.loader import LoaderSummary, check_loader
 from tasks.energon.manifest import SPLITS, read_manifest
 from tasks.energon.processor import ProcessorSummary, check_processor
-from tasks.energon.tars import check_tars
+from tasks.energon.tars import check_strays, check_tars
 
 
 class CheckSummary(BaseModel):
@@ -42,6 +42,7 @@ def check_dataset(dataset_dir: Path, check: CheckSettings) -> CheckSummary:
 def check_files(dataset_dir: Path, check: CheckSettings) -> IndexSummary:
     """The part of the check that needs no loader: manifest, tars and index. Raises as ``check_dataset``."""
     manifest = read_manifest(dataset_dir)
+    check_strays(dataset_dir, manifest)
     check_tars(dataset_dir, manifest, check.verify)
     check_index(dataset_dir, manifest)
     return summary(manifest, unchanged=True)

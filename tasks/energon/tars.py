@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tasks.contracts.errors import DatasetError
 from tasks.energon.manifest import PREPARE, Manifest, OutputShard
+from tasks.io.files import shown_text
 from tasks.io.fingerprints import Fingerprints, Verify
 
 
@@ -17,6 +18,23 @@ def check_tars(dataset_dir: Path, manifest: Manifest, verify: Verify = "changed"
         raise DatasetError(
             f"{len(found)} of {len(faults)} tars in {dataset_dir} are not those of its manifest: "
             f"{'; '.join(found[:5])}. Delete what is damaged and run the conversion again: it rewrites only that"
+        )
+
+
+def check_strays(dataset_dir: Path, manifest: Manifest) -> None:
+    """Check that no tar lies in the dataset's folder or below that the manifest does not name.
+
+    Energon itself, indexing by a pattern such as ``train-shard-.*``, would train on it. Raises DatasetError naming all.
+    """
+    known = {dataset_dir / shard.filename for shard in manifest.output_shards}
+    own = dataset_dir / PREPARE
+    tars = (path for path in dataset_dir.rglob("*") if path.suffix.lower() == ".tar")
+    strays = sorted(path for path in tars if path not in known and own not in path.parents)
+    if strays:
+        names = ", ".join(shown_text(str(path.relative_to(dataset_dir))) for path in strays)
+        raise DatasetError(
+            f"{len(strays)} tars in {dataset_dir} are named neither by its manifest nor by its index: {names}. "
+            "Other tools that index by a pattern would train on them; move them elsewhere"
         )
 
 

@@ -30,6 +30,7 @@ _ODD = {
 _ODDITIES = {
     "extreme_aspect_ratio": "one side more than 200 times the other (Qwen's processors refuse it)",
     "chat_marker": "caption with a chat marker, such as <|im_end|> or <image>",
+    "not_finite": "a source value of NaN or Infinity, null in the dataset",
 }
 _SECTIONS = {
     "funnel": "From URLs to samples",

@@ -136,6 +136,18 @@ def test_audit_fails_with_every_finding_and_conversion_uses_its_index(tmp_path):
     assert not list((tmp_path / "energon" / ".prepare" / "index").glob("*.parquet"))
 
 
+def test_audit_without_a_gate_says_so_and_a_slice_gives_one(tmp_path):
+    shards = copy_shards("golden", tmp_path / "raw" / "shards")
+    state = audit_download(shards, return_state=True)
+    assert state.is_completed() and "no gate was given" in state.message
+    assert (
+        "no gate was given"
+        not in audit_download(shards, gate=GateSettings(minimum_successes=1), return_state=True).message
+    )
+    state = audit_download(shards, dataset_slice="datacomp-1b-tutorial", return_state=True)
+    assert state.is_failed() and "expected_shards is 216" in state.message
+
+
 def test_changed_raw_shard_is_audited_again(tmp_path):
     shards = copy_shards("golden", tmp_path / "raw" / "shards")
     audit_download(shards)
