@@ -45,7 +45,7 @@ def _print_quickstart(result: PrepareResult, api: Api) -> None:
         ("Raw shards", str(result.dataset.source_dir)),
         ("Dataset", str(result.dataset.dataset_dir)),
         ("Report", str(result.report.path)),
-        ("Prefect UI", f"{api.ui} (ends with this program; `make ui` shows the run again)" if api.own else api.ui),
+        ("Prefect UI", "`datacomp-energon ui` shows this run again" if api.own else api.ui),
     ]
     print_table("quickstart", summary_rows(result.audit, result.dataset), places)
 

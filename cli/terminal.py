@@ -1,6 +1,7 @@
 """What a flow program shows of its run on stderr: bars on a terminal, plain lines elsewhere, or only what is wrong."""
 
 import contextlib
+import logging
 import os
 import sys
 import threading
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 from rich.text import Text
 
+from cli.server import Api
 from tasks.running.pace import Pace
 from tasks.running.progress import SCREEN, title
 
@@ -31,6 +33,25 @@ def watched_run(quiet: bool) -> Iterator[None]:
             yield
     else:
         yield
+
+
+def announce_ui(api: Api, quiet: bool) -> None:
+    """Report on stderr where the UI of an own server is.
+
+    This replaces Prefect's "View at …" lines, whose addresses would ask for a password. Only a terminal gets the link
+    with the one-time code: other users may be able to read a log.
+    """
+    if not api.own:
+        return
+    logging.getLogger("prefect.flow_runs").addFilter(_is_no_address)
+    if not quiet:
+        password = f"{api.ui} (its password is in {api.environment_file})"
+        link = api.link if sys.stderr.isatty() else password
+        sys.stderr.write(f"Prefect UI until this program ends: {link}\n")
+
+
+def _is_no_address(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("View at ")
 
 
 @contextlib.contextmanager
