@@ -22,6 +22,7 @@ from deployments.workers.certificates import RunCertificates
 from deployments.workers.node import (
     job_memory,
     memory_limit,
+    scheduler_options,
     worker_arguments,
     worker_environment,
     workers_per_node,

@@ -18,6 +18,7 @@ from distributed.security import Security
 from deployments.workers.certificates import RunCertificates
 from deployments.workers.node import (
     memory_limit,
+    scheduler_options,
     worker_arguments,
     worker_environment,
     workers_per_node,
