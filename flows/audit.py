@@ -55,12 +55,12 @@ def audit_download(
             f"audit_dir: the shards lie in {shards_dir}, not in a data root's raw/shards; name a folder"
         )
     profile = load_profile(cluster)
-    shards, foreign = shard_names(shards_dir)
+    shards, unexpected = shard_names(shards_dir)
     jobs = [
         AuditJob(shards_dir=shards_dir, audit_dir=audit_dir, shard=shard, metadata_sha256=metadata_sha256)
         for shard in shards
     ]
-    tally, rows = Tally(foreign), []
+    tally, rows = Tally(unexpected), []
 
     def save() -> None:
         write_json(audit_dir / "totals.json", tally.totals().model_dump(mode="json"))
