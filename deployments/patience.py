@@ -34,7 +34,7 @@ def ask_with_patience(
         except Exception as error:
             if isinstance(error, PipelineError):
                 raise
-            trouble = _passing_trouble(error)
+            trouble = passing_trouble(error)
             if trouble is None:
                 raise _rejection(error) from error
             if time.monotonic() + delay > deadline:
@@ -72,7 +72,7 @@ def check_server_version(client: SyncPrefectClient) -> None:
         ) from None
 
 
-def _passing_trouble(error: BaseException) -> str | None:
+def passing_trouble(error: BaseException) -> str | None:
     """Return why the server could not answer now; None for an error that repeating does not cure."""
     if isinstance(error, httpx.TransportError):
         return f"does not answer ({str(error) or type(error).__name__})"
@@ -80,7 +80,7 @@ def _passing_trouble(error: BaseException) -> str | None:
         status = error.response.status_code
         return f"answers {status} ({error.response.reason_phrase})" if status in _PASSING_STATUS else None
     # The client's check of the server's version wraps what went wrong.
-    return _passing_trouble(error.__cause__) if isinstance(error, RuntimeError) and error.__cause__ else None
+    return passing_trouble(error.__cause__) if isinstance(error, RuntimeError) and error.__cause__ else None
 
 
 def _no_answer(trouble: str, seconds: float) -> PipelineError:

@@ -1,6 +1,7 @@
 """The README and the docs, as the tests read them."""
 
 import re
+import shlex
 
 from tests.conftest import ROOT
 
@@ -17,13 +18,36 @@ def commands() -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def flow_and_arguments(command: str) -> tuple[str, list[str]]:
+    """Split the command of a flow, as a subcommand or a module, into the flow's name there and its arguments."""
+    _, *words = shlex.split(command)
+    if words[0] == "-m":
+        words = [words[1].removeprefix("flows."), *words[2:]]
+    return words[0], words[1:]
+
+
 def links() -> list[tuple[str, str]]:
     """Every relative link: (document, target)."""
     return [
         (str(path.relative_to(ROOT)), target)
         for path in PATHS
-        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8"))
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
     ]
+
+
+def anchors() -> list[tuple[str, str, str]]:
+    """Return every link to a heading: (document, target document, anchor)."""
+    return [
+        (str(path.relative_to(ROOT)), target or path.name, anchor)
+        for path in PATHS
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text(encoding="utf-8"))
+    ]
+
+
+def headings(document: str) -> set[str]:
+    """Return the anchors of a document's headings, as Git hosts make them."""
+    titles = re.findall(r"^#+ (.+)$", (ROOT / document).read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def symptoms() -> list[str]:

@@ -30,16 +30,19 @@ def test_make_targets_of_the_documents_exist(command):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("command", [c for c in documents.commands() if "flows.prepare --root /path/to" in c])
+@pytest.mark.parametrize("command", [c for c in documents.commands() if "prepare --root /path/to" in c])
 def test_commands_for_the_real_slice_are_understood(command):
-    parameters = read_parameters(prepare_datacomp, shlex.split(command)[3:])
+    name, arguments = documents.flow_and_arguments(command)
+    parameters = read_parameters(prepare_datacomp, arguments)
+    assert name == "prepare"
     assert parameters["dataset_slice"] == "datacomp-1b-tutorial"
 
 
 @pytest.mark.parametrize("command", [c for c in documents.commands() if " /data/datacomp-1b" in c])
 def test_commands_for_gpu_jobs_are_understood(command):
-    flows = {"flows.checkpoint": import_checkpoint, "flows.training": train_model, "flows.check": check_dataset}
-    parameters = read_parameters(flows[shlex.split(command)[2]], shlex.split(command)[3:])
+    flows = {"checkpoint": import_checkpoint, "training": train_model, "check": check_dataset}
+    name, arguments = documents.flow_and_arguments(command)
+    parameters = read_parameters(flows[name], arguments)
     assert str(parameters.get("root") or parameters["dataset_dir"]).startswith("/data/datacomp-1b")
 
 
@@ -63,7 +66,7 @@ def test_every_command_of_the_documents_is_run_by_some_test():
         for command in documents.commands()
         if not command.startswith(known)
         and "quickstart-data" not in command
-        and "flows.prepare --root /path" not in command
+        and "prepare --root /path/to" not in command
         and " /data/datacomp-1b" not in command
         and "-m benchmarks." not in command
     ]
@@ -73,6 +76,12 @@ def test_every_command_of_the_documents_is_run_by_some_test():
 @pytest.mark.parametrize(("document", "target"), documents.links())
 def test_links_lead_somewhere(document, target):
     assert ((ROOT / document).parent / target).exists()
+
+
+@pytest.mark.parametrize(("document", "target", "anchor"), documents.anchors())
+def test_links_to_headings_lead_to_one(document, target, anchor):
+    path = ((ROOT / document).parent / target).resolve()
+    assert anchor in documents.headings(str(path.relative_to(ROOT)))
 
 
 @pytest.mark.parametrize("symptom", documents.symptoms())

@@ -1,8 +1,9 @@
 """The work pool's job template: Prefect's own fields, and all Slurm job variables in one model."""
 
+import logging
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
@@ -11,6 +12,7 @@ from prefect.workers.base import BaseJobConfiguration, BaseVariables
 from pydantic import ConfigDict, Field
 
 from deployments.slurm.environment import write_environment
+from deployments.slurm.patience import ask_before_submission
 from deployments.slurm.script import Job, environment_path, render
 from tasks.contracts.job_variables import JobVariables
 from tasks.slurm.job_folder import SCRIPT_FILE, new_folder, tag_of
@@ -32,6 +34,15 @@ class SlurmJobConfiguration(BaseJobConfiguration):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     slurm: JobVariables = Field(default_factory=JobVariables, json_schema_extra={"template": _TEMPLATE})
+
+    @classmethod
+    async def resolve_for_flow_run(cls, flow_run: FlowRun, **arguments: Any) -> Self:
+        """Read what the run's job needs from the API, patiently; see the base class for the arguments."""
+        resolve = super().resolve_for_flow_run
+        # The base class takes env out of the run that it is given: each try gets a copy.
+        return await ask_before_submission(
+            lambda: resolve(flow_run.model_copy(deep=True), **arguments), logging.getLogger(__name__).warning
+        )
 
     def prepare_for_flow_run(
         self,

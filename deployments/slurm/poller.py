@@ -22,7 +22,8 @@ from tasks.slurm.reports import (
 
 Changed = Callable[[JobReport], Awaitable[None]]
 _GROWTH = 1.5
-# States that a requeued job passes through for a moment, before it is PENDING again.
+# A job that Slurm requeues is in one of these for a moment before it is PENDING again. Site and partition decide
+# about that as well as --requeue does, so only a job that stays there has ended.
 _PASSING = frozenset({"PREEMPTED", "NODE_FAIL", "BOOT_FAIL"})
 _ASK_ACCOUNTING = frozenset({"CANCELLED", "OUT_OF_MEMORY"})
 
@@ -40,7 +41,6 @@ class Pace:
 class _Entry:
     job_id: int
     folder: Path | None
-    requeues: bool
     changed: Changed
     ended: asyncio.Future[JobReport] = field(default_factory=asyncio.Future)
     last: JobReport | None = None
@@ -67,12 +67,12 @@ class Poller:
         self._accounting = True
         self._silent = False
 
-    async def watch(self, job_id: int, folder: Path | None, requeues: bool, changed: Changed) -> JobReport:
+    async def watch(self, job_id: int, folder: Path | None, changed: Changed) -> JobReport:
         """Wait until the job has ended; ``changed`` is awaited with every new state or reason before that.
 
         ``folder`` is the one of the job's script, by which the job is known from another that got its id.
         """
-        entry = self._jobs.setdefault((job_id, folder), _Entry(job_id, folder, requeues, changed))
+        entry = self._jobs.setdefault((job_id, folder), _Entry(job_id, folder, changed))
         self.hurry()
         try:
             return await asyncio.shield(entry.ended)
@@ -167,7 +167,7 @@ class Poller:
                 self._end(entry, replace(entry.last or JobReport(entry.job_id, LOST), state=LOST, reason=""))
             return
         entry.missing = 0
-        passing = report.state == ENDING or (entry.requeues and report.state in _PASSING)
+        passing = report.state == ENDING or report.state in _PASSING
         entry.lingering = entry.lingering + 1 if passing else 0
         if report.ended and (not passing or entry.lingering >= self._pace.lost_after):
             self._end(entry, report)

@@ -42,9 +42,7 @@ class Supervisor:
             return
         self._jobs[job.flow_run_id] = job
         try:
-            report = await self._poller.watch(
-                job.pid.job_id, job.folder, job.variables.requeue, lambda r: self._changed(job, r)
-            )
+            report = await self._poller.watch(job.pid.job_id, job.folder, lambda r: self._changed(job, r))
             await settle_with_patience(self._worker, job, report)
         finally:
             if self._jobs.get(job.flow_run_id) is job:

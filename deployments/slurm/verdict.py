@@ -65,8 +65,8 @@ def _fate(report: JobReport, receipt: Receipt | None, variables: JobVariables) -
     if report.state == "CANCELLED":
         return Fate.CANCELLED
     if report.state in {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL"}:
-        # Under --requeue Slurm restarts the job itself: two who restart it would run it twice.
-        return Fate.CRASHED if variables.requeue else Fate.RESCHEDULED
+        # A job that Slurm requeued is not final: the poller keeps watching it.
+        return Fate.RESCHEDULED
     if _at_time_limit(report, receipt):
         return Fate.RESCHEDULED if variables.on_time_limit == "reschedule" else Fate.FAILED
     if report.state == "COMPLETED" or (report.state == LOST and receipt and receipt.exit_code == 0):

@@ -15,6 +15,7 @@ from prefect.workers.base import BaseWorker, BaseWorkerResult
 from deployments.slurm.adoption import Adoption
 from deployments.slurm.configuration import SlurmJobConfiguration, SlurmVariables
 from deployments.slurm.environment import remove_environment
+from deployments.slurm.patience import ask_before_submission
 from deployments.slurm.pid import JobPid
 from deployments.slurm.poller import Pace, Poller
 from deployments.slurm.settings import SlurmWorkerSettings
@@ -135,6 +136,11 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             self._cluster = await self._slurm.cluster_name()
         return self._cluster
 
+    async def _give_worker_labels_to_flow_run(self, flow_run_id: UUID) -> None:
+        # The base class calls this before the job exists, and crashes the run on any error.
+        label = super()._give_worker_labels_to_flow_run
+        await ask_before_submission(lambda: label(flow_run_id), self._logger.warning)
+
     @property
     def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
         """The worker's own log."""
@@ -199,7 +205,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             raise NoLongerWanted(f"Slurm job {job_id} was cancelled: another worker has the run now")
 
     async def _still_wanted(self, flow_run: FlowRun, folder: Path) -> None:
-        run = await read_run(self.client, flow_run.id)
+        run = await ask_before_submission(lambda: read_run(self.client, flow_run.id), self._logger.warning)
         newest = newest_folder(str(folder.parents[1]), flow_run.id)
         if run is None or run.state is None or not run.state.is_pending() or newest != folder:
             remove_environment(folder)

@@ -121,7 +121,7 @@ class AuditJob(_Value):
 
 
 class AuditTotals(_Value):
-    """Totals over all shards. ``tar_bytes``: size of the tars. ``failure_reasons``: by kind; receipts keep the texts."""
+    """Totals over all shards. ``tar_bytes``: size of the tars. ``failure_reasons``: by kind; receipts: the texts."""
 
     shards: int
     attempts: int

@@ -22,7 +22,7 @@ from tasks.energon.manifest import PREPARE, SPLITS, Manifest, Split, read_manife
 from tasks.io.files import sha256_of
 from tasks.io.receipts import Receipt, note_timing, read_receipt
 
-STAGE_VERSION = 1
+STAGE_VERSION = 2
 RECEIPT = "process-receipt.json"
 PARTS = ("*.json", "*.jinja", "*.txt")
 """Files of a model that its processor is made of; weights are none of them."""

@@ -32,8 +32,9 @@ SEQUENCE_LENGTH, LENGTH_MULTIPLE = 4096, 128
 
 # qwen_vl_utils.process_vision_info, which the collator calls first, fits sides to its own default patches.
 _FITTED_FACTOR, _FITTED_TOKENS = 28, (4, 16_384)
-# The collator never trains on these (Bridge's extract_skipped_token_ids).
-_SKIPPED = re.compile(r"<\|(im_start|im_end|vision_start|vision_end|vision_pad|image_pad|video_pad)\|>")
+# The collator never trains on these (Bridge's extract_skipped_token_ids). <|im_end|> is none of them: in the
+# assistant's turn it carries loss, since the model must learn to stop.
+_SKIPPED = re.compile(r"<\|(im_start|vision_start|vision_end|vision_pad|image_pad|video_pad)\|>")
 _GENERATION_BLOCK = re.compile(r"\{%-?\s*generation\s*-?%\}")
 _EMPTY_THOUGHTS = re.compile(r"<think>\s*</think>")
 
@@ -143,31 +144,38 @@ def _patches(processor: QwenProcessor, image: torch.Tensor) -> tuple[torch.Tenso
 
 
 def _tokens(processor: QwenProcessor, turns: list[dict[str, Any]]) -> tuple[list[int], list[bool]]:
-    """Token ids with one token for the picture, and which of them are the assistant's.
+    """Return token ids with one token for the picture, and which of them are the assistant's.
 
-    A template with generation blocks says so itself; of any other, the assistant's turn lies between its markers.
+    A template with generation blocks marks the assistant's content itself, and Bridge adds the end of the turn; with
+    any other template the turn lies between its markers.
     """
     tokenizer = processor.tokenizer
     if _GENERATION_BLOCK.search(tokenizer.chat_template):
         told = tokenizer.apply_chat_template(turns, return_dict=True, return_assistant_tokens_mask=True)
-        return told["input_ids"], [bool(value) for value in told["assistant_masks"]]
+        ids, mask = told["input_ids"], told["assistant_masks"]
+        _, end, after = _assistant_span(tokenizer, ids, turns)
+        return ids, [bool(value) or end <= place < after for place, value in enumerate(mask)]
     ids = _rendered(tokenizer, turns)
-    start, end = _assistant_span(tokenizer, ids, turns)
-    return ids, [start <= place < end for place in range(len(ids))]
+    start, _, after = _assistant_span(tokenizer, ids, turns)
+    return ids, [start <= place < after for place in range(len(ids))]
 
 
-def _assistant_span(tokenizer: Any, ids: list[int], turns: list[dict[str, Any]]) -> tuple[int, int]:
-    """Where the assistant's content begins and its turn ends, the line break after it included; else (0, 0)."""
+def _assistant_span(tokenizer: Any, ids: list[int], turns: list[dict[str, Any]]) -> tuple[int, int, int]:
+    """Return where the assistant's content begins and ends, and where its terminator ends; zeros without a turn.
+
+    The line break after the terminator is part of it. The last terminator counts, as in Bridge, so that a caption that
+    holds one is trained on whole.
+    """
     prompt = _rendered(tokenizer, turns[:1])
     common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(prompt, ids, strict=False)))
     marker = tokenizer.encode(ASSISTANT_START, add_special_tokens=False)
     starts = [place for place in range(common, len(ids)) if ids[place : place + len(marker)] == marker]
     ends = [place for place, number in enumerate(ids) if number == tokenizer.convert_tokens_to_ids(TURN_END)]
     if not starts or not ends or ends[-1] < starts[0]:
-        return 0, 0
+        return 0, 0, 0
     after = tokenizer.encode(f"{TURN_END}\n", add_special_tokens=False)
     whole = ids[ends[-1] : ends[-1] + len(after)] == after
-    return starts[0] + len(marker), ends[-1] + (len(after) if whole else 1)
+    return starts[0] + len(marker), ends[-1], ends[-1] + (len(after) if whole else 1)
 
 
 def _rendered(tokenizer: Any, turns: list[dict[str, Any]]) -> list[int]:
@@ -175,7 +183,7 @@ def _rendered(tokenizer: Any, turns: list[dict[str, Any]]) -> list[int]:
 
 
 def _mask_fault(processor: QwenProcessor, ids: list[int], mask: list[bool], turns: list[dict[str, Any]]) -> str | None:
-    """What is wrong with the tokens or with what the mask selects of them; None if that is the caption alone."""
+    """What is wrong with the tokens or with what the mask selects of them; None if that is the caption and its end."""
     if (pictures := ids.count(processor.image_id)) != 1:
         return f"the chat template, or the caption, gives {pictures} image tokens for one picture"
     if not any(mask):
@@ -183,7 +191,7 @@ def _mask_fault(processor: QwenProcessor, ids: list[int], mask: list[bool], turn
     if all(chosen or number in processor.skipped for number, chosen in zip(ids, mask, strict=True)):
         return "the loss mask selects everything: the prompt would be trained on too"
     chosen = [number for number, wanted in zip(ids, mask, strict=True) if wanted]
-    text = _EMPTY_THOUGHTS.sub("", processor.tokenizer.decode(chosen), count=1).strip()
+    text = _EMPTY_THOUGHTS.sub("", processor.tokenizer.decode(chosen), count=1).strip().removesuffix(TURN_END).strip()
     caption = unicodedata.normalize("NFC", turns[1]["content"][0]["text"]).strip()
     if unicodedata.normalize("NFC", text) != caption:
         return f"the loss mask selects {_short(text)}, the caption is {_short(caption)}"

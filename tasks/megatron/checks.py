@@ -8,6 +8,7 @@ from tasks.contracts.errors import SettingsError
 from tasks.contracts.layout import DataRoot
 from tasks.contracts.plain_text import plain_path
 from tasks.megatron.places import (
+    RUN_CONFIG,
     TRACKER,
     Mount,
     holds_files,
@@ -138,10 +139,11 @@ def _faults_of_model(hf_model: str, mounts: tuple[Mount, ...]) -> list[str]:
 def _faults_of_checkpoint(root: Path, checkpoint: Path) -> list[str]:
     if not holds_files(checkpoint):
         return [f"checkpoint {checkpoint} is missing or empty: run import-checkpoint first"]
-    # The converter writes the tracker last; one that a user copied from elsewhere may lack it.
+    # The converter writes the tracker, then the configuration; one that a user copied from elsewhere may lack them.
     ours = checkpoint.is_relative_to(DataRoot(root).checkpoint("x").parent)
     if ours and newest_checkpoint(checkpoint.parent) is None:
-        return [f"checkpoint {checkpoint} is incomplete ({TRACKER} is missing beside it): import it again, overwriting"]
+        wanted = f"it needs weights, {RUN_CONFIG}, and {TRACKER} beside it"
+        return [f"checkpoint {checkpoint} is incomplete ({wanted}): import it again, overwriting"]
     return []
 
 

@@ -11,7 +11,9 @@ BRIDGE = Path("/opt/Megatron-Bridge")
 
 FIRST_ITERATION = "iter_0000000"
 TRACKER = "latest_checkpointed_iteration.txt"
-"""Megatron's note of the newest complete checkpoint in a folder of checkpoints: its iteration, as text."""
+"""Megatron's note of the newest checkpoint in a folder of checkpoints: its iteration, as text."""
+RUN_CONFIG = "run_config.yaml"
+"""Bridge's configuration in an iteration's folder, written after the tracker: only then the checkpoint is complete."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,15 @@ def newest_checkpoint(save_dir: Path) -> int | None:
         iteration = int((save_dir / TRACKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return iteration if holds_files(save_dir / f"iter_{iteration:07d}") else None
+    folder = save_dir / f"iter_{iteration:07d}"
+    return iteration if holds_weights(folder) and (folder / RUN_CONFIG).is_file() else None
 
 
 def holds_files(folder: Path) -> bool:
     """Whether there is anything in a folder."""
     return folder.is_dir() and any(folder.iterdir())
+
+
+def holds_weights(iteration: Path) -> bool:
+    """Return whether an iteration's folder holds anything besides Bridge's configuration."""
+    return iteration.is_dir() and any(path.name != RUN_CONFIG for path in iteration.iterdir())

@@ -147,14 +147,12 @@ def overrides_of(root: Path, training: TrainingSettings, mounts: tuple[Mount, ..
     }
 
 
-def processor_keys(training: TrainingSettings) -> tuple[str, str]:
-    """The keys that name the processor and its revision."""
-    prefix = "dataset.task_encoder" if training.processor_route == "recipe" else "dataset"
-    return f"{prefix}.hf_processor_path", f"{prefix}.hf_processor_revision"
+PROCESSOR_KEYS = ("dataset.task_encoder.hf_processor_path", "dataset.task_encoder.hf_processor_revision")
+"""Keys of the processor and its revision: on every route Bridge has replaced the dataset before it reads overrides."""
 
 
 def _processor(training: TrainingSettings) -> dict[str, str]:
-    return dict(zip(processor_keys(training), (training.hf_model, training.hf_revision), strict=True))
+    return dict(zip(PROCESSOR_KEYS, (training.hf_model, training.hf_revision), strict=True))
 
 
 OPTIONAL_KEYS = {

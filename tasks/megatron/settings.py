@@ -1,8 +1,8 @@
 """The settings of the GPU jobs: what is imported, what is trained, and where the job runs."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from tasks.contracts.plain_text import (
     HubName,
@@ -53,6 +53,17 @@ OWN_OVERRIDES = frozenset(
     }
 )
 """Keys of Bridge's configuration that fields of TrainingSettings, or the data root, decide."""
+
+
+_FORMER_ROUTES = {"direct": "direct-hf", "recipe": "recipe-owned"}
+
+
+def _current_route(route: object) -> object:
+    return _FORMER_ROUTES.get(route, route) if isinstance(route, str) else route
+
+
+ProcessorRoute = Annotated[Literal["direct-hf", "recipe-owned"], BeforeValidator(_current_route)]
+"""Where Bridge's selector ``energon`` takes its task encoder from, in the words of its documentation."""
 
 
 class GpuJobSettings(Settings):
@@ -123,9 +134,11 @@ class TrainingSettings(GpuJobSettings):
     recipe: Word = Field("qwen35_vl_35b_a3b_pretrain_mock_config", description="Bridge's recipe.")
     mode: Literal["pretrain", "sft", "lora", "dora"] = Field("pretrain", description="What is trained.")
     step_func: Word = Field("qwen3_vl_step", description="Bridge's forward step.")
-    processor_route: Literal["recipe", "direct"] = Field(
-        "recipe",
-        description="recipe: the recipe's own task encoder gets the processor; direct: dataset.hf_processor_path does.",
+    processor_route: ProcessorRoute = Field(
+        "direct-hf",
+        description="Task encoder that gets the processor. direct-hf: the generic HFTaskEncoder that Bridge builds for "
+        "a recipe with direct Hugging Face data, as the default recipe; recipe-owned: the recipe's, QwenVLTaskEncoder "
+        "for example. `direct` and `recipe` are accepted too.",
     )
     hf_model: HubName = Field(QWEN_MODEL, description="Model, and its processor, on the Hugging Face hub.")
     hf_revision: Revision = Field(QWEN_REVISION, description="Revision of the processor.")

@@ -10,14 +10,16 @@ from tasks.contracts.errors import PipelineError
 from tasks.megatron.checks import gpus_of
 from tasks.megatron.places import (
     FIRST_ITERATION,
+    RUN_CONFIG,
+    TRACKER,
     Mount,
-    holds_files,
+    holds_weights,
     imported_checkpoint,
     mounts_of,
     newest_checkpoint,
     training_places,
 )
-from tasks.megatron.render import OPTIONAL_KEYS, overrides_of, processor_keys, seen
+from tasks.megatron.render import OPTIONAL_KEYS, PROCESSOR_KEYS, overrides_of, seen
 from tasks.megatron.settings import CheckpointSettings, TrainingSettings
 from tasks.megatron.topology import Topology, faults_of_topology, training_topology
 
@@ -53,7 +55,7 @@ def check_resolved(root: Path, training: TrainingSettings, resolved: dict[str, A
     """Dataset, processor, model, topology, batches, steps, checkpoints and validation: asked and resolved."""
     mounts = mounts_of(root, training)
     asked = overrides_of(root, training, mounts)
-    keys = ["dataset.path", *processor_keys(training), "model.hf_model_id", "checkpoint.hf_source_path"]
+    keys = ["dataset.path", *PROCESSOR_KEYS, "model.hf_model_id", "checkpoint.hf_source_path"]
     keys += ["train.global_batch_size", "train.micro_batch_size", "dataset.micro_batch_size", "dataset.do_validation"]
     return (
         *(_equal(key, asked[key], resolved) for key in keys),
@@ -72,8 +74,11 @@ def check_imported(root: Path, checkpoint: CheckpointSettings) -> Path:
     """The imported checkpoint's first iteration. Raises PipelineError if the job left none."""
     folder = imported_checkpoint(root, checkpoint)
     iteration = folder / FIRST_ITERATION
-    if newest_checkpoint(folder) is None or not holds_files(iteration):
-        raise PipelineError(f"{iteration} is missing or incomplete although the job ended well: its log says why")
+    if newest_checkpoint(folder) is None or not holds_weights(iteration):
+        raise PipelineError(
+            f"{iteration} is missing or incomplete although the job ended well (it needs weights, {RUN_CONFIG}, and "
+            f"{TRACKER} beside it): its log says why"
+        )
     return iteration
 
 

@@ -125,6 +125,6 @@ def test_commands_of_the_documents_run_one_after_the_other(prepared, prefect_ser
     root, _, _ = prepared
     environment = os.environ | {"PREFECT_API_URL": prefect_server}
     for command in (c for c in documents.commands() if "quickstart-data" in c):
-        here = command.replace("quickstart-data", str(root)).replace(".venv/bin/python", sys.executable)
+        here = command.replace("quickstart-data", str(root)).replace(".venv/bin", str(Path(sys.executable).parent))
         done = subprocess.run(shlex.split(here), cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, command + done.stderr[-3000:]

@@ -95,6 +95,7 @@ def slurm_conf(layout: Layout, folder: Path, ports: list[int]) -> str:
         f" CPUs=96 RealMemory=1000000 Gres=gpu:h100:{layout.gpus} Feature=gpu,h100",
         f"PartitionName=cpu Nodes={layout.cpu_range} Default=YES MaxTime=1-0 DefaultTime=1:00:00 PriorityTier=10",
         f"PartitionName=low Nodes={layout.cpu_range} MaxTime=1-0 DefaultTime=1:00:00 PriorityTier=1",
+        f"PartitionName=lost Nodes={layout.cpu_range} MaxTime=1-0 PriorityTier=1 PreemptMode=CANCEL",
         f"PartitionName=gpu Nodes={layout.gpu_range} MaxTime=1-0 DefaultTime=1:00:00 PriorityTier=10",
     ]
     return "\n".join(lines) + "\n"

@@ -12,8 +12,11 @@ def began(shared: Path) -> bool:
     return (shared / "began").exists()
 
 
-def test_preempted_run_is_rescheduled_and_resumes(pool: Pool, shared: Path) -> None:
-    run_id = pool.submit("nap", {"folder": str(shared), "seconds": 300}, partition="low", nodelist="c1", mem="0")
+# In partition lost, PreemptMode=CANCEL: Slurm does not requeue, although the job asks for it.
+@pytest.mark.parametrize(("partition", "requeue"), [("low", False), ("lost", True)])
+def test_preempted_run_is_rescheduled_and_resumes(pool: Pool, shared: Path, partition: str, requeue: bool) -> None:
+    nap = {"folder": str(shared), "seconds": 300}
+    run_id = pool.submit("nap", nap, partition=partition, nodelist="c1", mem="0", requeue=requeue)
     pool.wait(run_id, lambda _: began(shared))
     (first,) = pool.jobs_of(run_id)
     urgent = pool.command("sleep 2", partition="cpu", nodelist="c1", exclusive=True)

@@ -89,8 +89,10 @@ def test_max_reschedules_bounds_every_reason() -> None:
         assert judge(job(state), None, variables, 2).fate is Fate.CRASHED
 
 
-def test_slurm_and_the_worker_never_both_restart_a_job() -> None:
-    assert judge(job("PREEMPTED"), None, JobVariables(requeue=True), 0).fate is Fate.CRASHED
+@pytest.mark.parametrize("requeue", [False, True])
+@pytest.mark.parametrize("state", ["PREEMPTED", "NODE_FAIL", "BOOT_FAIL"])
+def test_run_of_a_job_that_slurm_did_not_requeue_is_rescheduled_whatever_was_set(state: str, requeue: bool) -> None:
+    assert judge(job(state), None, JobVariables(requeue=requeue), 0).fate is Fate.RESCHEDULED
 
 
 def test_the_receipt_of_an_earlier_restart_says_nothing_about_this_one() -> None:

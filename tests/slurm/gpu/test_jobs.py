@@ -127,6 +127,7 @@ def test_run_that_was_killed_finds_its_job_again(place):
     saved = root / "training" / settings.name / "checkpoints"
     (saved / "iter_0000001").mkdir(parents=True)
     (saved / "iter_0000001" / "common.pt").touch()
+    (saved / "iter_0000001" / "run_config.yaml").touch()
     (saved / "latest_checkpointed_iteration.txt").write_text("1")
     assert launch(render_training(root, settings), root, folder, said.append) == job_id
     other = training_settings(place, **{**SHORT, "max_steps": 3})

@@ -18,6 +18,14 @@ TEMPLATE = "{% for turn in messages %}<|im_start|>{{ turn.role }}\n" + _CONTENT 
 THINKING = TEMPLATE.replace(_CONTENT, "{% if turn.role == 'assistant' %}<think>\n\n</think>\n\n{% endif %}" + _CONTENT)
 """Qwen3.6's: the assistant's last turn begins with its thoughts, which a caption has none of."""
 WITHOUT_MARKERS = "{% for turn in messages %}{{ turn.role }}: " + _CONTENT + "<|im_end|>\n{% endfor %}"
+ANSWER_GENERATED = TEMPLATE.replace(
+    _CONTENT,
+    "{% if turn.role == 'assistant' %}{% generation %}"
+    + _CONTENT
+    + "{% endgeneration %}{% else %}"
+    + _CONTENT
+    + "{% endif %}",
+)
 ALL_GENERATED = "{% generation %}" + TEMPLATE + "{% endgeneration %}"
 PROMPT_GENERATED = TEMPLATE.replace(_CONTENT, "{% generation %}" + _CONTENT + "{% endgeneration %}")
 

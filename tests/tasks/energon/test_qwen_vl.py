@@ -11,6 +11,7 @@ from tasks.energon.qwen_vl import PictureError, QwenProcessor, collate, encode, 
 from tests.tasks.energon.dataset import conversation
 from tests.tasks.energon.qwen import (
     ALL_GENERATED,
+    ANSWER_GENERATED,
     PROMPT_GENERATED,
     TEMPLATE,
     THINKING,
@@ -49,8 +50,8 @@ def test_patches_are_those_that_bridge_makes(processor, height, width, grid):
     assert int((row.ids == processor.image_id).sum()) == grid[1] * grid[2] // 4
 
 
-@pytest.mark.parametrize("template", [TEMPLATE, THINKING])
-def test_only_the_caption_counts_for_the_loss(processor, template, monkeypatch):
+@pytest.mark.parametrize("template", [TEMPLATE, THINKING, ANSWER_GENERATED])
+def test_caption_and_the_end_of_its_turn_count_for_the_loss(processor, template, monkeypatch):
     with_template(processor, template, monkeypatch)
     rows = [encode(processor, PICTURE, turns(caption)) for caption in ("picture 5 – größer", "picture 6" * 40)]
     batch = collate(processor, rows)
@@ -58,7 +59,7 @@ def test_only_the_caption_counts_for_the_loss(processor, template, monkeypatch):
     for number, caption in enumerate(("picture 5 – größer", "picture 6" * 40)):
         labels = batch.labels[number][batch.loss_mask[number] > 0]
         thoughts = "<think>\n\n</think>\n\n" if template == THINKING else ""
-        assert processor.tokenizer.decode(labels) == f"{thoughts}{caption}\n"
+        assert processor.tokenizer.decode(labels) == f"{thoughts}{caption}<|im_end|>\n"
         assert (batch.labels[number] == -100).sum() == 384 - len(labels)
         # A label is the token after it.
         places = batch.loss_mask[number].nonzero().flatten()
@@ -95,13 +96,16 @@ def test_mask_of_anything_but_the_caption_is_refused(processor, template, told, 
 def test_caption_that_breaks_the_template_is_refused(processor):
     with pytest.raises(BadSampleError, match="gives 2 image tokens for one picture"):
         encode(processor, PICTURE, turns("a <|image_pad|> of text"))
-    with pytest.raises(BadSampleError, match="the caption is 'a <|im_end|> of text'".replace("|", r"\|")):
-        encode(processor, PICTURE, turns("a <|im_end|> of text"))
+
+
+def test_caption_that_holds_a_terminator_is_trained_on_whole(processor):
+    row = encode(processor, PICTURE, turns("a <|im_end|> of text"))
+    assert processor.tokenizer.decode(row.ids[row.mask]) == "a <|im_end|> of text<|im_end|>\n"
 
 
 def test_caption_that_is_not_in_composed_form_is_still_the_caption(processor):
     row = encode(processor, PICTURE, turns("gro\u0308ßer"))
-    assert processor.tokenizer.decode(row.ids[row.mask]).strip() == "größer"
+    assert processor.tokenizer.decode(row.ids[row.mask]) == "größer<|im_end|>\n"
 
 
 def test_picture_that_is_too_flat_for_the_model_is_refused(processor):

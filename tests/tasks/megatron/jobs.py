@@ -15,6 +15,7 @@ def data_root(folder: Path) -> Path:
     checkpoint = root / "models" / "qwen3.6-35b-a3b-megatron"
     (checkpoint / "iter_0000000").mkdir(parents=True)
     (checkpoint / "iter_0000000" / "common.pt").write_bytes(b"weights")
+    (checkpoint / "iter_0000000" / "run_config.yaml").write_text("model: {}")
     (checkpoint / "latest_checkpointed_iteration.txt").write_text("0")
     return root
 

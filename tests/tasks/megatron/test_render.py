@@ -1,5 +1,7 @@
 """The commands, word for word."""
 
+import itertools
+import json
 import os
 import shlex
 import subprocess
@@ -10,6 +12,7 @@ import pytest
 from tasks.megatron.describe import describe_submission, shell_command
 from tasks.megatron.environment import allocation_environment, launcher_environment, with_cpu_share
 from tasks.megatron.render import Submission, render_import, render_training
+from tests.tasks.megatron.bridge_fields import table_of
 from tests.tasks.megatron.jobs import checkpoint_settings, training_settings
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -107,6 +110,42 @@ def test_a_person_reads_what_will_happen(name):
     golden(f"{name}.md", describe_submission(render(PLACE / "root", settings), PLACE / "root", launched=False))
 
 
+def test_every_override_is_a_field_of_the_class_that_it_lands_on():
+    table = json.loads((Path(__file__).parent / "bridge-fields.json").read_text())["sections"]
+    for route, encoder in (
+        ("direct-hf", "HFEnergonTaskEncoderConfig"),
+        ("direct", "HFEnergonTaskEncoderConfig"),
+        ("recipe-owned", "QwenVLEnergonTaskEncoderConfig"),
+        ("recipe", "QwenVLEnergonTaskEncoderConfig"),
+    ):
+        for key in _keys_of_all_modes(route):
+            section, _, field = key.rpartition(".")
+            classes = table[section] if section != "dataset.task_encoder" else {encoder: table[section][encoder]}
+            assert [name for name, fields in classes.items() if field not in fields] == [], key
+
+
+def _keys_of_all_modes(route: str) -> set[str]:
+    """Keys that are rendered on this route: for every mode, both ways to run, and with every optional setting given."""
+    keys = set()
+    for mode, run_by in itertools.product(("pretrain", "sft", "lora", "dora"), ("launcher", "allocation")):
+        sizes = dict.fromkeys(("tp", "pp", "cp", "ep", "etp", "eval_interval", "eval_iters"), 1)
+        given = {"processor_route": route, "mode": mode, "run_by": run_by, "recipe": "other_config", **sizes}
+        words = render_training(PLACE / "root", training_settings(PLACE, **given)).command
+        words = words[words.index("--recipe") :]
+        keys |= {word.partition("=")[0] for word in words if "=" in word and not word.startswith("-")}
+    assert len(keys) > 20
+    return keys
+
+
+@pytest.mark.skipif(
+    not {"BRIDGE_CHECKOUT", "MEGATRON_LM_CHECKOUT"} <= set(os.environ),
+    reason="BRIDGE_CHECKOUT and MEGATRON_LM_CHECKOUT name no checkouts to read the fields from",
+)
+def test_table_of_fields_is_what_the_checkouts_have():
+    made = table_of(Path(os.environ["BRIDGE_CHECKOUT"]), Path(os.environ["MEGATRON_LM_CHECKOUT"]))
+    assert made == json.loads((Path(__file__).parent / "bridge-fields.json").read_text())
+
+
 def test_a_shell_that_copies_the_command_gets_the_same_words(tmp_path):
     submission = render_training(PLACE / "root", training_settings(PLACE))
     script = copied(submission).replace("./scripts/training/train.sh", "printf '%s\\n'", 1)
@@ -121,6 +160,8 @@ def test_training_goes_on_from_its_newest_complete_checkpoint(place):
     (saved / "latest_checkpointed_iteration.txt").write_text("500\n")
     assert "checkpoint.load=null" in render_training(root, settings).command  # empty: its writer was killed
     (saved / "iter_0000500" / "common.pt").write_bytes(b"")
+    assert "checkpoint.load=null" in render_training(root, settings).command  # killed before its configuration
+    (saved / "iter_0000500" / "run_config.yaml").write_text("model: {}")
     assert f"checkpoint.load={saved}" in render_training(root, settings).command
     fresh = training_settings(place, resume=False)
     assert "checkpoint.load=null" in render_training(root, fresh).command

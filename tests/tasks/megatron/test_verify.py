@@ -70,12 +70,11 @@ def test_recipe_that_is_not_known_must_at_least_fit_the_gpus(place):
     assert "one that fits 8 GPUs" in fault
 
 
-def test_direct_route_is_checked_where_it_was_set(place):
-    settings = training_settings(place, processor_route="direct")
-    assert len(faults(place, settings)) == 2
-    config = resolved_config(place)
-    config["dataset"] |= config["dataset"].pop("task_encoder")
-    assert differences(check_resolved(place / "root", settings, config)) == []
+@pytest.mark.parametrize("route", ["direct-hf", "recipe-owned", "direct", "recipe"])
+def test_processor_is_checked_on_the_task_encoder_of_every_route(place, route):
+    settings = training_settings(place, processor_route=route)
+    assert faults(place, settings) == []
+    assert len(faults(place, settings, dataset__task_encoder={})) == 2
 
 
 def test_bridges_own_types_are_no_obstacle(tmp_path):
@@ -104,6 +103,12 @@ def test_import_that_left_nothing_is_no_import(place):
     assert check_imported(root, checkpoint_settings(place)).name == "iter_0000000"
     with pytest.raises(PipelineError, match="new/iter_0000000 is missing"):
         check_imported(root, checkpoint_settings(place, name="new"))
-    (root / "models" / "qwen3.6-35b-a3b-megatron" / "iter_0000000" / "common.pt").unlink()
-    with pytest.raises(PipelineError, match="incomplete"):
-        check_imported(root, checkpoint_settings(place))
+
+
+@pytest.mark.parametrize(
+    "missing", ["iter_0000000/common.pt", "iter_0000000/run_config.yaml", "latest_checkpointed_iteration.txt"]
+)
+def test_checkpoint_needs_weights_tracker_and_configuration(place, missing):
+    (place / "root" / "models" / "qwen3.6-35b-a3b-megatron" / missing).unlink()
+    with pytest.raises(PipelineError, match=r"incomplete.*run_config\.yaml, and latest_checkpointed_iteration\.txt"):
+        check_imported(place / "root", checkpoint_settings(place))

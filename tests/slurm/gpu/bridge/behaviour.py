@@ -25,11 +25,12 @@ def changes() -> dict[str, object]:
 
 
 def save(folder: Path, iteration: int) -> None:
-    """A checkpoint as Megatron leaves it: the files, then the tracker."""
+    """Write a checkpoint as Bridge does: the files, the tracker, then the configuration."""
     checkpoint = folder / f"iter_{iteration:07d}"
     checkpoint.mkdir(parents=True, exist_ok=True)
     (checkpoint / "common.pt").write_bytes(os.urandom(16))
     (folder / "latest_checkpointed_iteration.txt").write_text(str(iteration))
+    (checkpoint / "run_config.yaml").write_text("model: {}\n")
 
 
 def wanted(moment: str) -> object:

@@ -26,8 +26,8 @@ cd /shared/bridge
     train.micro_batch_size=2 \
     dataset.micro_batch_size=2 \
     dataset.path=/data/energon \
-    dataset.hf_processor_path=Qwen/Qwen3-VL-8B-Instruct \
-    dataset.hf_processor_revision=995ad96eacd98c81ed38be0c5b274b04031597b0 \
+    dataset.task_encoder.hf_processor_path=Qwen/Qwen3-VL-8B-Instruct \
+    dataset.task_encoder.hf_processor_revision=995ad96eacd98c81ed38be0c5b274b04031597b0 \
     dataset.do_validation=true \
     dataset.do_test=false \
     dataset.enable_in_batch_packing=false \

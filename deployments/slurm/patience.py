@@ -1,0 +1,31 @@
+"""Requests of the worker to a Prefect API that is busy or down for a while."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from deployments.patience import passing_trouble
+from deployments.slurm.settings import SlurmWorkerSettings
+
+_LONGEST_DELAY = 15.0
+Result = TypeVar("Result")
+
+
+async def ask_before_submission(request: Callable[[], Awaitable[Result]], report: Callable[[str], None]) -> Result:
+    """Return what ``request`` returns; repeat it while the API is busy or down, and report each failure.
+
+    The request must be safe to repeat. Raises its last error after half of ``orphan_seconds``: past that, another
+    worker takes the run for abandoned and schedules it again.
+    """
+    loop = asyncio.get_running_loop()
+    delay, deadline = 0.5, loop.time() + SlurmWorkerSettings().orphan_seconds / 2
+    while True:
+        try:
+            return await request()
+        except Exception as error:
+            trouble = passing_trouble(error)
+            if trouble is None or loop.time() + delay > deadline:
+                raise
+            report(f"The Prefect API {trouble}; trying again in {delay:.1f} s")
+        await asyncio.sleep(delay)
+        delay = min(delay * 2, _LONGEST_DELAY)
