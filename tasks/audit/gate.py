@@ -34,7 +34,7 @@ def shard_names(shards_dir: Path) -> tuple[list[str], list[Finding]]:
                 Finding(
                     shard="-",
                     kind="foreign_file",
-                    message=f"{shown_text(path.name)} is not part of a shard; move it to another folder",
+                    message=f"{shown_text(path.name)} does not belong to a shard; move it to another folder",
                 )
             )
     if not names:
