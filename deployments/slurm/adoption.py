@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from prefect.client.schemas.filters import FlowRunFilter, WorkPoolFilter
 from prefect.client.schemas.objects import FlowRun
 
 from deployments.slurm import states
 from deployments.slurm.context import WorkerContext
+from deployments.slurm.environment import remove_environment
 from deployments.slurm.pid import JobPid
 from deployments.slurm.settings import SlurmWorkerSettings
 from deployments.slurm.supervised import Supervised
@@ -16,8 +16,6 @@ from deployments.slurm.supervisor import Supervisor
 from tasks.contracts.job_variables import JobVariables
 from tasks.slurm.client import Slurm
 from tasks.slurm.job_folder import job_in_queue, newest_folder, note_job_id, noted_job_id
-
-_PAGE = 200
 
 
 class Adoption:
@@ -38,12 +36,12 @@ class Adoption:
         return [job for job in jobs if job is not None]
 
     async def _adopt(self, run: FlowRun, cluster: str, queue: Mapping[Path, int]) -> Supervised | None:
-        variables = await self._variables(run)
+        variables = await self.variables(run)
         folder = newest_folder(variables.log_dir, run.id)
         job_id = _job_of(folder, queue) if folder else _job_of_pid(run, cluster)
         if job_id is None:
             if folder or not run.infrastructure_pid:
-                await self._schedule_again(run)
+                await self._schedule_again(run, folder)
             return None
         pid = JobPid(cluster, job_id)
         # Somebody may have begun to submit or to watch it while we asked.
@@ -55,16 +53,19 @@ class Adoption:
         self._worker.get_flow_run_logger(run).info("Worker '%s' looks after Slurm job %s now", self._worker.name, pid)
         return Supervised(run, pid, folder, variables)
 
-    async def _schedule_again(self, run: FlowRun) -> None:
+    async def _schedule_again(self, run: FlowRun, folder: Path | None) -> None:
         """A run that was claimed but never became a job would wait for ever."""
         state = run.state
         if state is None or not state.is_pending():
             return
         if (datetime.now(UTC) - state.timestamp).total_seconds() < self._settings.orphan_seconds:
             return
+        if folder:
+            remove_environment(folder)
         await states.reschedule(self._worker.client, run.id, "its worker ended before it became a Slurm job")
 
-    async def _variables(self, run: FlowRun) -> JobVariables:
+    async def variables(self, run: FlowRun) -> JobVariables:
+        """Return the job variables of a run; the defaults if they cannot be read."""
         try:
             configuration = await self._worker.job_configuration.resolve_for_flow_run(
                 run, client=self._worker.client, work_pool=self._worker.work_pool, worker_name=self._worker.name
@@ -76,17 +77,7 @@ class Adoption:
 
     async def _unfinished_runs(self) -> list[FlowRun]:
         wanted = {"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}}
-        runs: list[FlowRun] = []
-        while True:
-            page = await self._worker.client.read_flow_runs(
-                flow_run_filter=FlowRunFilter.model_validate(wanted),
-                work_pool_filter=WorkPoolFilter.model_validate({"name": {"any_": [self._worker.work_pool.name]}}),
-                limit=_PAGE,
-                offset=len(runs),
-            )
-            runs += page
-            if len(page) < _PAGE:
-                return runs
+        return await states.read_pool_runs(self._worker.client, self._worker.work_pool.name, wanted)
 
     def _is_free(self, run: FlowRun) -> bool:
         return run.id not in self._worker.submitting and not self._supervisor.watches(run.id)

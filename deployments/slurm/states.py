@@ -1,8 +1,11 @@
 """Telling Prefect's server what became of a flow run whose job waits, or has ended."""
 
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import FlowRunFilter, WorkPoolFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import AwaitingRetry, Cancelled, Crashed, Failed, Pending
@@ -13,6 +16,7 @@ from tasks.contracts.exit_status import name_signals
 # The server refuses a pending state that bears the name of the one before: two names take turns.
 _PENDING_NAMES = ("InfrastructurePending", "SlurmPending")
 _RESCHEDULED = "Rescheduled: "
+_PAGE = 200
 
 
 async def read_run(client: PrefectClient, flow_run_id: UUID) -> FlowRun | None:
@@ -21,6 +25,21 @@ async def read_run(client: PrefectClient, flow_run_id: UUID) -> FlowRun | None:
         return await client.read_flow_run(flow_run_id)
     except ObjectNotFound:
         return None
+
+
+async def read_pool_runs(client: PrefectClient, pool: str, wanted: Mapping[str, Any]) -> list[FlowRun]:
+    """Read all flow runs of a work pool that a filter's ``wanted`` describes."""
+    runs: list[FlowRun] = []
+    while True:
+        page = await client.read_flow_runs(
+            flow_run_filter=FlowRunFilter.model_validate(wanted),
+            work_pool_filter=WorkPoolFilter.model_validate({"name": {"any_": [pool]}}),
+            limit=_PAGE,
+            offset=len(runs),
+        )
+        runs += page
+        if len(page) < _PAGE:
+            return runs
 
 
 async def tell_pending(client: PrefectClient, flow_run_id: UUID, message: str) -> None:

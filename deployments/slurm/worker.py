@@ -15,6 +15,7 @@ from prefect.workers.base import BaseWorker, BaseWorkerResult
 from deployments.slurm.adoption import Adoption
 from deployments.slurm.configuration import SlurmJobConfiguration, SlurmVariables
 from deployments.slurm.environment import remove_environment
+from deployments.slurm.leftovers import Leftovers
 from deployments.slurm.patience import ask_before_submission
 from deployments.slurm.pid import JobPid
 from deployments.slurm.poller import Pace, Poller
@@ -58,6 +59,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         self._poller = Poller(self._slurm, pace, self._logger)
         self._supervisor = Supervisor(self, self._slurm, self._poller, settings)
         self._adoption = Adoption(self, self._supervisor, self._slurm, settings)
+        self._leftovers = Leftovers(self, self._slurm, self._adoption.variables)
         self._polling: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -77,10 +79,12 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
                     await self._polling
 
     async def sync_with_backend(self) -> None:
-        """Prefect's heartbeat; each time, jobs of the pool that nobody watches are adopted."""
+        """Prefect's heartbeat; each time, jobs of the pool that nobody watches are adopted,
+        and now and then what killed workers left is swept."""
         await super().sync_with_backend()
         if self._work_pool is None or self._runs_task_group is None:
             return
+        self._runs_task_group.start_soon(self._leftovers.sweep_if_due)
         try:
             for job in await self._adoption.find():
                 self._runs_task_group.start_soon(self._supervisor.see_to_its_end, job)

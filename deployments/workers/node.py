@@ -1,14 +1,9 @@
-"""What workers on Slurm nodes have in common: their command, their certificates, their environment."""
+"""What workers on Slurm nodes have in common: their command, their scheduler's options, their environment."""
 
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from dask.utils import parse_bytes
-from distributed.security import Security
 from distributed.utils import get_ip_interface
 from prefect.settings import get_current_settings
 
@@ -57,23 +52,6 @@ def scheduler_options(dask: NodesDask) -> dict[str, Any]:
     return {"dashboard_address": f"{host}:0", **({"interface": dask.interface} if dask.interface else {})}
 
 
-def shared_security(folder: Path) -> Security:
-    """TLS between flow and workers, with certificates of this run alone in a new folder below ``folder``.
-
-    Whoever can talk to a Dask scheduler can run code, and a task's settings, which travel with it, hold the API key.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    private = Path(tempfile.mkdtemp(prefix="tls-", dir=folder))
-    made = Security.temporary()
-    files = {name: _write_secret(private / f"{name}.pem", value) for name, value in _texts(made).items()}
-    return Security(require_encryption=True, **files)
-
-
-def forget_security(security: Security) -> None:
-    """Delete the certificates."""
-    shutil.rmtree(Path(security.get_tls_config_for_role("client")["ca_file"]).parent, ignore_errors=True)
-
-
 def worker_environment(more: Mapping[str, str | None]) -> dict[str, str]:
     """Prefect's settings of this process, the API's address and key among them, and the profile's ``env``."""
     env = get_current_settings().to_environment_variables(exclude_unset=True)
@@ -83,17 +61,3 @@ def worker_environment(more: Mapping[str, str | None]) -> dict[str, str]:
 def _binary(memory: str) -> str:
     """Slurm's memory as Dask reads it: 64G is 64 GiB, a number alone is MiB (sbatch's manual, ``--mem``)."""
     return f"{memory}iB" if memory[-1].isalpha() else f"{memory}MiB"
-
-
-def _texts(security: Security) -> dict[str, str]:
-    names = [
-        "tls_ca_file",
-        *(f"tls_{role}_{part}" for role in ("client", "scheduler", "worker") for part in ("cert", "key")),
-    ]
-    return {name: getattr(security, name) for name in names}
-
-
-def _write_secret(path: Path, text: str) -> str:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-        file.write(text)
-    return str(path)

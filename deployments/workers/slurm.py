@@ -18,12 +18,11 @@ from deployments.slurm.environment import remove_environment, write_environment
 from deployments.slurm.script import Job, environment_path, render
 from deployments.slurm.settings import SlurmWorkerSettings
 from deployments.slurm.verdict import duration
+from deployments.workers.certificates import RunCertificates
 from deployments.workers.node import (
-    forget_security,
     job_memory,
     memory_limit,
     scheduler_options,
-    shared_security,
     worker_arguments,
     worker_environment,
     workers_on,
@@ -170,6 +169,8 @@ class WorkerJob(SLURMJob):
 class SlurmWorkers(SLURMCluster):
     """A Dask cluster of Slurm jobs: ended ones are replaced, and all are cancelled at the end."""
 
+    security: RunCertificates
+
     def __init__(self, *, site: Site, jobs: int, **options: Any) -> None:
         self.site = site
         self._young_ends_left = YOUNG_ENDS * jobs
@@ -203,7 +204,7 @@ class SlurmWorkers(SLURMCluster):
         await super()._close()
         with contextlib.suppress(PipelineError):
             await self.site.cancel_all()
-        forget_security(self.security)
+        self.security.forget()
 
     async def _keep(self) -> None:
         while True:
@@ -270,7 +271,7 @@ def slurm_workers(profile: ClusterProfile, dask: SlurmDask, run: UUID) -> SlurmW
     variables = profile.worker_job(dask)
     folder = Path(variables.log_dir).expanduser() / "dask"
     site = Site(run, variables.filled_with({"job_name": None}), folder)
-    count = workers_on(dask, variables.cpus_per_task or 1)
+    options, count = scheduler_options(dask), workers_on(dask, variables.cpus_per_task or 1)
     # The last --memory-limit counts; dask-jobqueue's own is a share of a sum that it must be told.
     extra = worker_arguments(dask, memory_limit(dask, job_memory(variables), count))
     lifetime = lifetime_seconds(dask, variables)
@@ -286,8 +287,8 @@ def slurm_workers(profile: ClusterProfile, dask: SlurmDask, run: UUID) -> SlurmW
         python="python",
         interface=dask.interface,
         worker_extra_args=extra,
-        security=shared_security(folder / str(run)),
+        security=RunCertificates(folder / str(run)),
         protocol="tls://",
-        scheduler_options=scheduler_options(dask),
+        scheduler_options=options,
         config_name="slurm",
     )

@@ -15,11 +15,10 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.scheduler import Scheduler
 from distributed.security import Security
 
+from deployments.workers.certificates import RunCertificates
 from deployments.workers.node import (
-    forget_security,
     memory_limit,
     scheduler_options,
-    shared_security,
     worker_arguments,
     worker_environment,
     workers_on,
@@ -98,9 +97,11 @@ class SrunStep(ProcessInterface):
 class SrunWorkers(SpecCluster):
     """A Dask cluster of one step."""
 
+    security: RunCertificates
+
     async def _close(self) -> None:
         await super()._close()
-        forget_security(self.security)
+        self.security.forget()
 
     def explain(self) -> str:
         """What became of the step, for whoever waits for workers."""
@@ -124,15 +125,15 @@ class SrunWorkers(SpecCluster):
 
 def srun_workers(profile: ClusterProfile, dask: SrunDask, run: UUID) -> SrunWorkers:
     """Start workers on all nodes of this job. Raises SettingsError outside of one."""
-    job = allocation(os.environ)
+    job, network = allocation(os.environ), scheduler_options(dask)
     folder = new_folder(str(Path(profile.slurm.log_dir).expanduser() / "dask"), run)
-    security = shared_security(folder.parent)
+    security = RunCertificates(folder.parent)
     step = {
         "arguments": [*_srun(job), *_dask_worker(dask, job, security)],
         "env": step_environment(profile),
         "log": folder / "job.log",
     }
-    options = {"protocol": "tls://", "security": security, **scheduler_options(dask)}
+    options = {"protocol": "tls://", "security": security, **network}
     return SrunWorkers(
         scheduler={"cls": Scheduler, "options": options},
         workers={_STEP: {"cls": SrunStep, "options": step}},

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
+from huggingface_hub import constants, get_hf_file_metadata, get_token, hf_hub_download, hf_hub_url
 from huggingface_hub.errors import (
     FileMetadataError,
     GatedRepoError,
@@ -164,14 +164,24 @@ def _refusal(error: HfHubHTTPError, hub: str, source: Source, name: str) -> Exce
     if isinstance(error, RemoteEntryNotFoundError):
         return MetadataError(f"{where}: the revision has no such file; check `files` in the slice")
     if isinstance(error, GatedRepoError):
-        return MetadataError(f"{where}: access is gated; accept its terms on the hub, then set HF_TOKEN")
+        return MetadataError(f"{where}: access is gated; accept its terms on the hub, {_token_advice()}")
     if isinstance(error, RepositoryNotFoundError):
-        return MetadataError(f"{where}: there is no such dataset, or it is private: check `repo_id`, or set HF_TOKEN")
+        return MetadataError(f"{where}: no such dataset, or a private one: check `repo_id`, {_token_advice()}")
     if status in (401, 403):
-        return MetadataError(f"{where}: access is refused; set HF_TOKEN to a token that may read it")
+        return MetadataError(f"{where}: access is refused: {_token_advice()}")
     if status == 404:
         return MetadataError(f"{where}: it does not know this address; check the slice, and HF_ENDPOINT")
     return MetadataError(f"{where}: {error.server_message or 'no reason given'}; check the slice, and HF_ENDPOINT")
+
+
+def _token_advice() -> str:
+    """Return what to do about the token after a refusal; an expired one is refused even where none is needed."""
+    if get_token() is None:
+        return "set HF_TOKEN to a token that may read it"
+    return (
+        "set HF_TOKEN to a token that may read it; the one that was sent may have expired: if the dataset is public, "
+        "unset HF_TOKEN or log out (`hf auth logout`), since it needs none"
+    )
 
 
 def _unexpected_answer(error: BaseException, hub: str, source: Source, name: str) -> Exception:

@@ -6,6 +6,7 @@ the module that ``__class__`` or ``__exc_type__`` names. So only files of the ex
 
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ class PlainResults(LocalFileSystem):
         """Return a result for Prefect to read. Raises ValueError if it is missing or not plain."""
         file = self._resolve_path(path)
         try:
-            return _rebuilt(_read_no_link(file))
+            return _rebuilt(_read_plain_file(file), file)
         except FileNotFoundError:
             raise ValueError(f"{file} does not exist") from None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -58,22 +59,28 @@ def _logger() -> Any:
     return get_logger("results")
 
 
-def _read_no_link(file: Path) -> bytes:
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _read_plain_file(file: Path) -> bytes:
+    # Without waiting: a pipe would never be opened.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is not a regular file")
         return opened.read()
 
 
-def _rebuilt(content: bytes) -> bytes:
-    """Return a record that holds nothing of the file's but its plain value and Prefect's names for it."""
+def _rebuilt(content: bytes, file: Path) -> bytes:
+    """Return a record that holds nothing of the file's but its plain value.
+
+    The key too is ours: it travels with the state, and Prefect reads what it names with its own reader.
+    """
     record = json.loads(content)
     metadata = record["metadata"]
     if metadata["serializer"]["type"] != "json":
         raise ValueError(f"its serializer is {metadata['serializer']['type']!r}, not json")
     value = json.loads(record["result"])
     _check_plain(value)
-    trusted = {name: metadata.get(name) for name in ("storage_key", "expiration", "prefect_version")}
-    return json.dumps({"metadata": trusted | {"serializer": _SERIALIZER}, "result": json.dumps(value)}).encode()
+    trusted = {"storage_key": str(file), "serializer": _SERIALIZER}
+    return json.dumps({"metadata": trusted, "result": json.dumps(value)}).encode()
 
 
 def _check_plain(value: Any) -> None:

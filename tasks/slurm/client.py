@@ -97,9 +97,13 @@ class Slurm:
             raise SlurmRefused(f"sbatch: expected a job id, got {out.strip()!r}")
         return int(found[1])
 
-    async def jobs_by_script(self) -> dict[Path, int]:
-        """This user's jobs that slurmctld knows, by the script that each executes; the newest of each."""
-        text = await self.run("squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-O", "JobID:24|,Command:4096")
+    async def jobs_by_script(self, live: bool = False) -> dict[Path, int]:
+        """Return this user's jobs that slurmctld knows, by the script that each executes; the newest of each.
+
+        With ``live`` only those that have not ended.
+        """
+        ended = () if live else ("-t", "all")
+        text = await self.run("squeue", "-h", *ended, "-u", str(os.getuid()), "-O", "JobID:24|,Command:4096")
         rows = (line.split("|", 1) for line in text.splitlines() if "|" in line)
         return {Path(script.strip()): number for number, script in sorted((int(job), script) for job, script in rows)}
 

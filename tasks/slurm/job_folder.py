@@ -20,7 +20,7 @@ def new_folder(log_dir: str, flow_run_id: UUID) -> Path:
     parent = _parent(log_dir, flow_run_id)
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        attempt = len(_attempts(parent)) + 1
+        attempt = len(attempts_of(parent)) + 1
         while True:
             try:
                 (parent / str(attempt)).mkdir(mode=0o700)
@@ -35,8 +35,15 @@ def new_folder(log_dir: str, flow_run_id: UUID) -> Path:
 
 def newest_folder(log_dir: str, flow_run_id: UUID) -> Path | None:
     """The folder of the run's last attempt, if it has one."""
-    attempts = _attempts(_parent(log_dir, flow_run_id))
+    attempts = attempts_of(_parent(log_dir, flow_run_id))
     return attempts[-1] if attempts else None
+
+
+def attempts_of(parent: Path) -> list[Path]:
+    """Return the folders of a run's attempts, the oldest first."""
+    if not parent.is_dir():
+        return []
+    return sorted((path for path in parent.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
 
 
 def tag_of(folder: Path) -> str:
@@ -84,9 +91,3 @@ def log_tail(folder: Path, lines: int = 100, most_bytes: int = 50_000) -> str:
 
 def _parent(log_dir: str, flow_run_id: UUID) -> Path:
     return Path(log_dir).expanduser() / str(flow_run_id)
-
-
-def _attempts(parent: Path) -> list[Path]:
-    if not parent.is_dir():
-        return []
-    return sorted((path for path in parent.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))

@@ -159,6 +159,7 @@ def test_an_unknown_interface_is_named(tmp_path):
         pytest.raises(SettingsError, match=r"dask.interface is 'ib9'.*name one of this host's"),
     ):
         _ = runner.client
+    assert not list(tmp_path.rglob("*.pem"))
 
 
 def test_a_local_worker_has_dasks_own_environment_and_is_quiet():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_SSL_CERT_FILE, PREFECT_API_URL, temporary_settings
+from prefect.states import Pending
 
 from cli.server import free_port, prefect_api
 from tests.slurm.cluster import SlurmCluster
@@ -51,3 +52,31 @@ def test_a_job_reaches_a_guarded_server_and_its_secrets_are_seen_nowhere(guarded
     told = guarded.slurm.command("scontrol", "show", "job", str(job)) + guarded.logs(run_id)
     told += "".join(path.read_text() for path in folder.iterdir()) + (guarded.folder / "worker.log").read_text()
     assert not [secret for secret in (PASSWORD, API_KEY, "open-sesame") if secret in told]
+
+
+def test_secrets_of_a_job_that_ended_without_a_worker_are_deleted_by_the_next_one(pool: Pool, shared: Path) -> None:
+    run_id = pool.submit("nap", {"folder": str(shared), "seconds": 300})
+    pool.until_true(lambda: (shared / "began").exists())
+    pool.kill_worker()
+    (shared / "stop").touch()
+    assert pool.end(run_id).state.is_completed()
+    pool.until_true(lambda: str(run_id) not in pool.slurm.command("squeue", "-h", "-O", "Command:4096"))
+    environment = pool.folder / "jobs" / str(run_id) / "1" / "environment"
+    assert environment.exists()
+    pool.start_worker()
+    pool.until_true(lambda: not environment.exists())
+
+
+def test_secrets_of_a_run_that_never_became_a_job_are_deleted_when_it_is_scheduled_again(
+    pool: Pool, shared: Path
+) -> None:
+    pool.kill_worker()
+    run_id = pool.submit("nap", {"folder": str(shared)})
+    lost = pool.folder / "jobs" / str(run_id) / "1"
+    lost.mkdir(parents=True)
+    (lost / "environment").touch()
+    with pool.client() as client:
+        client.set_flow_run_state(run_id, Pending())
+    pool.start_worker()
+    assert pool.end(run_id).state.is_completed()
+    assert pool.attempts(run_id) == 2 and not (lost / "environment").exists()

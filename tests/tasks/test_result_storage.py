@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from prefect import flow, task
+from prefect.results import ResultRecord
 from pydantic import BaseModel
 
 from tasks.running.caching import ReceiptCache, stored_in
+from tasks.running.result_storage import PlainResults
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -125,3 +127,34 @@ def test_a_link_is_neither_read_nor_followed_when_written(tmp_path):
     assert (tmp_path / "runs").read_text() == "xx"
     assert elsewhere.read_bytes() == before
     assert not entry.is_symlink()
+
+
+def test_nothing_but_the_value_is_taken_from_a_result(tmp_path):
+    results = tmp_path / "results"
+    job = Job(runs=tmp_path / "runs")
+    run_once(str(results), job)
+    (entry,) = results.iterdir()
+    record = json.loads(entry.read_bytes())
+    record["metadata"] |= {"storage_key": str(tmp_path / "elsewhere"), "expiration": "garbage", "storage_block_id": "x"}
+    entry.write_text(json.dumps(record))
+
+    read = ResultRecord.deserialize(PlainResults(basepath=str(results)).read_path(entry.name))
+
+    assert run_once(str(results), job) == read.result == 7
+    assert (tmp_path / "runs").read_text() == "x"
+    assert read.metadata.storage_key == str(entry)
+    assert read.metadata.storage_block_id is None and read.metadata.expiration is None
+
+
+def test_a_pipe_is_no_cache_entry(tmp_path, caplog):
+    results = tmp_path / "results"
+    job = Job(runs=tmp_path / "runs")
+    run_once(str(results), job)
+    (entry,) = results.iterdir()
+    entry.unlink()
+    os.mkfifo(entry)
+
+    assert run_once(str(results), job) == 7
+
+    assert (tmp_path / "runs").read_text() == "xx"
+    assert "is not a regular file" in caplog.text

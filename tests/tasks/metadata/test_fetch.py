@@ -153,6 +153,24 @@ def test_a_refusal_says_what_to_do(tmp_path: Path, serve: ServeHub, pins: list[S
     assert files_in(tmp_path / "metadata") == set()
 
 
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("token", [None, "hf_expired"])
+def test_a_refused_token_may_have_expired_and_a_public_dataset_needs_none(
+    tmp_path: Path,
+    serve: ServeHub,
+    pins: list[SliceFile],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    token: str | None,
+):
+    with serve({"a.parquet": [Fault("status", status)]}), pytest.raises(MetadataError, match="HF_TOKEN") as caught:
+        if token:
+            monkeypatch.setenv("HF_TOKEN", token)
+        fetch_file(job(tmp_path, pins[0]))
+    told = "may have expired" in str(caught.value) and "unset HF_TOKEN" in str(caught.value)
+    assert told is bool(token) and "hf_expired" not in str(caught.value)
+
+
 def test_wrong_bytes_from_the_hub_never_reach_the_folder(tmp_path: Path, serve: ServeHub, pins: list[SliceFile]):
     with serve({"a.parquet": [Fault("flip")]}) as hub, pytest.raises(MetadataError) as caught:
         fetch_file(job(tmp_path, pins[0]))
