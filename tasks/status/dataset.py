@@ -128,7 +128,7 @@ def check(dataset: DatasetFiles) -> Stage:
     """Return the check stage: load receipts of the splits, which must list the manifest's output shards."""
     splits = [split for split in _SPLITS if any(shard.split == split for shard in dataset.output_shards.values())]
     missing = [split for split in splits if not _has_load_receipt(dataset, split)]
-    return count_stage("check", splits, missing, f"read_record {' and '.join(missing or _SPLITS)} back through Energon")
+    return count_stage("check", splits, missing, f"read {' and '.join(missing or _SPLITS)} back through Energon")
 
 
 def report(dataset: DatasetFiles) -> Stage:
