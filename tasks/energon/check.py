@@ -22,7 +22,7 @@ class CheckSummary(BaseModel):
     processed: ProcessorSummary | None = None
 
     def in_words(self) -> str:
-        """Return a one-line summarize."""
+        """Return a one-line summary."""
         loaded = " and ".join(f"{one.samples:,} {one.split}" for one in self.loaded)
         tried = f"; {len(self.processed.batches)} batches went through the processor" if self.processed else ""
         return f"{self.index.shards} tars match the manifest; {loaded} samples loaded, each once{tried}"

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 State = Literal["not begun", "unfinished", "done", "failed"]
 
 MAX_LISTED = 20
-"""Maximum number of names and reasons listed for one stage; the rest is count_stage."""
+"""Maximum number of names and reasons listed for one stage; the rest is counted."""
 
 
 class Stage(BaseModel):
