@@ -59,12 +59,12 @@ def audit_download(
         )
     gate = _gate_of(gate, dataset_slice)
     profile = load_profile(cluster)
-    shards, foreign = shard_names(shards_dir)
+    shards, unexpected = shard_names(shards_dir)
     jobs = [
         AuditJob(shards_dir=shards_dir, audit_dir=audit_dir, shard=shard, metadata_sha256=metadata_sha256)
         for shard in shards
     ]
-    tally, rows = Tally(foreign), []
+    tally, rows = Tally(unexpected), []
 
     def totals_now() -> AuditTotals:
         return tally.totals().model_copy(update={"gate_given": gate != GateSettings()})

@@ -18,7 +18,7 @@ from flows.audit import audit_download
 from flows.convert import convert_dataset
 from tasks.contracts.errors import GateError
 from tasks.contracts.settings import ConvertSettings, GateSettings
-from tasks.status.overview import look
+from tasks.status.overview import read_status
 from tests.golden import EXPECTED, copy_shards, settings_of
 from tests.tasks.raw_shards import sample, write_shard
 
@@ -102,7 +102,7 @@ def test_too_few_samples_keeps_the_tars_and_indexes_nothing(raw, tmp_path):
     assert state.is_failed() and "minimum_train_samples" in state.message
     assert json.loads((out / "manifest.json").read_bytes())["accepted"] is False
     assert (out / "train-shard-000000.tar").exists() and not (out / ".nv-meta").exists()
-    stopped = next(stage for stage in look(tmp_path, "out").stages if stage.stage == "index")
+    stopped = next(stage for stage in read_status(tmp_path, "out").stages if stage.stage == "index")
     assert stopped.state == "failed" and stopped.why[0] == state.message
 
     tars = {path.name: path.stat().st_mtime_ns for path in out.glob("*.tar")}
@@ -127,7 +127,7 @@ def test_audit_fails_with_every_finding_and_conversion_uses_its_index(tmp_path):
     assert state.is_failed()
     for part in ("00000001_stats.json", "000000030015", "000000030017", "expected_shards is 4"):
         assert part in state.message
-    told = next(stage for stage in look(tmp_path, "energon").stages if stage.stage == "audit")
+    told = next(stage for stage in read_status(tmp_path, "energon").stages if stage.stage == "audit")
     assert told.state == "failed" and told.why[0] == state.message
     assert task_states(str(shards))["audit-00000001"] == "Failed"
     assert task_states(str(shards))["audit-00000000"] == "Completed"

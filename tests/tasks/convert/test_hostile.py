@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tasks.audit.models import AuditJob
-from tasks.audit.shard import MOST_FINDINGS, audit_shard
+from tasks.audit.shard import MAX_FINDINGS, audit_shard
 from tasks.contracts.errors import PlanError
 from tasks.contracts.settings import CheckSettings, ConvertSettings
 from tasks.convert.conversion import Conversion
@@ -155,7 +155,7 @@ def test_a_hundred_thousand_tiny_members_are_rejects_with_a_bounded_receipt(tmp_
     (raw / "00000000.tar").write_bytes(members + bytes(1024))
     write_stats(raw, 0, 0)
     audit = audit_shard(AuditJob(shards_dir=raw, audit_dir=tmp_path / "audit", shard="00000000"))
-    assert len(audit.findings) == MOST_FINDINGS + 1
+    assert len(audit.findings) == MAX_FINDINGS + 1
     assert "and 99,000 more findings" in audit.findings[-1].message
     plan = scan_and_plan(Conversion(raw, tmp_path / "out", tmp_path / "audit", ConvertSettings()))
     assert plan.counts.skip_reasons == {"missing_jpg_json": 100_000}
