@@ -70,6 +70,7 @@ def _kind(process: psutil.Process) -> str:
         "spawn_main": "Dask worker",
         "resource_tracker": "resource tracker",
         "cli.server": "server",
+        "cli.guard": "server",
         "prefect": "server",
         "energon": "Energon index",
     }

@@ -29,4 +29,5 @@ def main(arguments: list[str]) -> None:
     except PipelineError as error:
         say(str(error))
         raise SystemExit(BAD_ARGUMENTS) from None
-    sys.stdout.write("".join(f"{name}\n" for name in names) + f"{api.ui}/automations\n")
+    place = "`datacomp-energon ui` shows them" if api.own else f"{api.ui}/automations"
+    sys.stdout.write("".join(f"{name}\n" for name in names) + f"{place}\n")

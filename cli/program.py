@@ -12,7 +12,7 @@ from pydantic import Field, create_model
 from cli.command_line import BAD_ARGUMENTS, DONE, FAILED, INTERRUPTED, FlowCommandLine, read_arguments, say
 from cli.results import print_result
 from cli.server import prefect_api
-from cli.terminal import watched_run
+from cli.terminal import announce_ui, show_progress
 from cli.variables import variables_of
 from tasks.contracts.errors import PipelineError, SettingsError
 from tasks.io.storage import in_words
@@ -28,7 +28,8 @@ def run_program(flow: Flow[..., Any], arguments: list[str] | None = None, comman
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with prefect_api() as api:
-            with watched_run(given.quiet):
+            announce_ui(api, given.quiet)
+            with show_progress(given.quiet):
                 result = flow(**parameters_of(flow, given))
             if not given.only_json:
                 print_result(flow.name, result, api)

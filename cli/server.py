@@ -4,12 +4,13 @@ import contextlib
 import fcntl
 import os
 import re
+import secrets
 import select
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -20,21 +21,25 @@ from prefect.client.orchestration import get_client
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
     PREFECT_API_SSL_CERT_FILE,
     PREFECT_API_URL,
     PREFECT_SERVER_ALLOW_EPHEMERAL_MODE,
     temporary_settings,
 )
 
+from cli.guard import ALLOWED_HOSTS, CODE_FILE, OPEN_PATH, STARTUP_FAILED
 from deployments.patience import check_server_version
 from tasks.contracts.errors import PipelineError
 from tasks.io.files import write_bytes
+from tasks.io.proxies import changed_environment, exempt_loopback
 
 _START_SECONDS = 300
 _STOP_SECONDS = 15
 _SETTLED_SECONDS = 20.0
 """A server that ends within this time would not come up at the next start either."""
-_SERVER = [sys.executable, "-m", "prefect", "server", "start"]
+_SERVER = [sys.executable, "-m", "cli.guard"]
+_ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,19 @@ class Api:
 
     url: str
     own: bool
+    home: Path | None = None
+
+    @property
+    def link(self) -> str:
+        """Address that opens the UI once without a question: it holds a one-time code, not the secret."""
+        if self.home is None:
+            return f"{self.ui}/deployments"
+        return f"{self.ui}{OPEN_PATH}#{_code_file(self.home).read_text(encoding='ascii')}"
+
+    @property
+    def environment_file(self) -> Path | None:
+        """File of an own server that a shell can source to use it; only its user can read it."""
+        return self.home / "environment.sh" if self.home else None
 
     @property
     def ui(self) -> str:
@@ -51,20 +69,22 @@ class Api:
 
 
 @contextlib.contextmanager
-def prefect_api(port: int | None = None) -> Iterator[Api]:
+def prefect_api(port: int | None = None, allowed_hosts: Iterable[str] = ()) -> Iterator[Api]:
     """Make sure that flows run in the block find an API.
 
     Temporary (ephemeral) servers are switched off: with Dask, every worker would start one of its own on the
     same database. Raises PipelineError if a server of our own does not come up.
     """
+    exempt_loopback()
     configured = PREFECT_API_URL.value()
     if configured and port is None:
         _refuse_silent(configured)
         yield Api(configured, own=False)
         return
-    with _own_server(port) as (url, home), _use(url, _one_certificate(home)):
+    secret = f"datacomp-energon:{secrets.token_urlsafe(32)}"
+    with _own_server(port, secret, allowed_hosts) as (url, home), _use(url, secret, _one_certificate(home)):
         try:
-            yield Api(url, own=True)
+            yield Api(url, own=True, home=home)
         finally:
             # What the run logged must reach the server before it stops.
             APILogWorker.drain_all(timeout=_STOP_SECONDS)
@@ -86,9 +106,30 @@ def _refuse_silent(url: str) -> None:
 
 
 def state_folder() -> Path:
-    """The user's local state folder for this project: server databases and logs lie here, not in data roots."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    """Return the user's local state folder for this project: server databases and logs lie here, not in data roots.
+
+    Raises PipelineError if the user has no home folder.
+    """
+    try:
+        base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError:
+        raise PipelineError(
+            "this user has no home folder, so there is no place for the database of a Prefect server; set "
+            "XDG_STATE_HOME to a local folder that you can write to"
+        ) from None
     return Path(base) / "datacomp-energon"
+
+
+def _make_private(home: Path) -> None:
+    """Create a server's folder, which only its user can enter. Raises PipelineError that names XDG_STATE_HOME."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        home.chmod(0o700)
+    except PermissionError as error:
+        raise PipelineError(
+            f"{home} cannot be created ({error.strerror}), so there is no place for the database of a Prefect server; "
+            "set XDG_STATE_HOME to a local folder that you can write to"
+        ) from None
 
 
 def free_port() -> int:
@@ -100,23 +141,20 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def _use(url: str, certificate: Path) -> Iterator[None]:
+def _use(url: str, secret: str, certificate: Path) -> Iterator[None]:
     """Settings for this process, and the environment for those it starts (Dask workers among them)."""
-    before = os.environ.get("PREFECT_API_URL")
-    os.environ["PREFECT_API_URL"] = url
-    try:
-        with temporary_settings(
+    with (
+        changed_environment(PREFECT_API_URL=url, PREFECT_API_AUTH_STRING=secret),
+        temporary_settings(
             {
                 PREFECT_API_URL: url,
+                PREFECT_API_AUTH_STRING: secret,
                 PREFECT_API_SSL_CERT_FILE: str(certificate),
                 PREFECT_SERVER_ALLOW_EPHEMERAL_MODE: False,
             }
-        ):
-            yield
-    finally:
-        os.environ.pop("PREFECT_API_URL")
-        if before is not None:
-            os.environ["PREFECT_API_URL"] = before
+        ),
+    ):
+        yield
 
 
 def _one_certificate(home: Path) -> Path:
@@ -131,31 +169,50 @@ def _one_certificate(home: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _own_server(port: int | None) -> Iterator[tuple[str, Path]]:
-    if port is not None:
-        _refuse_taken(port)
-    with _home() as (home, lock):
+def _own_server(port: int | None, secret: str, allowed_hosts: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    # The server inherits the listening socket: at no time can another user's process hold the port and be told the
+    # secret.
+    with _listen(port) as listener, _home() as (home, lock):
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
         log = home / "server.log"
-        address = port or free_port()
-        process = _start(home, address, log, lock)
+        process = _start(home, listener, lock, secret, allowed_hosts)
+        listener.close()
         try:
-            url = f"http://127.0.0.1:{address}/api"
             _await_health(url, process, log)
+            _write_access(home, url, secret)
             yield url, home
         finally:
             _stop(process)
+            _remove_access(home)
 
 
-def _refuse_taken(port: int) -> None:
-    """A server that answers there already would be taken for ours. Raises PipelineError."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise PipelineError(
-                f"port {port} cannot be used ({error.strerror}); end what listens there, or give another --port"
-            ) from None
+def _listen(port: int | None) -> socket.socket:
+    """Return a listening loopback socket. Raises PipelineError if the port is taken."""
+    try:
+        return socket.create_server(("127.0.0.1", port or 0))
+    except OSError as error:
+        why = str(error.strerror).partition(" (")[0]
+        raise PipelineError(
+            f"port {port} cannot be used ({why}); end what listens there, or give another --port"
+        ) from None
+
+
+def _code_file(home: Path) -> Path:
+    return home / "code"
+
+
+def _write_access(home: Path, url: str, secret: str) -> None:
+    """Write what opens the server: the environment for a shell, and the one-time code of the printed link."""
+    lines = f"export PREFECT_API_URL={url}\nexport PREFECT_API_AUTH_STRING={secret}\n"
+    _remove_access(home)
+    for path, text in ((home / "environment.sh", lines), (_code_file(home), secrets.token_urlsafe(32))):
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _remove_access(home: Path) -> None:
+    (home / "environment.sh").unlink(missing_ok=True)
+    _code_file(home).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -163,7 +220,7 @@ def _home() -> Iterator[tuple[Path, IO[bytes]]]:
     """A folder whose database no other server uses. The lock goes with the server process, not with ours."""
     for number in range(1, 1000):
         home = state_folder() / f"server-{number}"
-        home.mkdir(parents=True, exist_ok=True)
+        _make_private(home)
         with (home / "lock").open("wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -174,29 +231,44 @@ def _home() -> Iterator[tuple[Path, IO[bytes]]]:
     raise PipelineError(f"{state_folder()} holds a thousand servers in use; end some of them")
 
 
-def _start(home: Path, port: int, log: Path, lock: IO[bytes]) -> subprocess.Popen[bytes]:
-    environment = os.environ | {
-        "PREFECT_HOME": str(home),
-        "PREFECT_SERVER_API_HOST": "127.0.0.1",
-        # The option --port alone leaves the UI calling the default port.
-        "PREFECT_SERVER_API_PORT": str(port),
-        "PREFECT_UI_URL": f"http://127.0.0.1:{port}",
-        "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(home / "ui"),
-        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-    }
-    environment.pop("PREFECT_API_URL", None)
-    with log.open("wb") as output:
+def _start(
+    home: Path, listener: socket.socket, lock: IO[bytes], secret: str, allowed_hosts: Iterable[str]
+) -> subprocess.Popen[bytes]:
+    with (home / "server.log").open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "cli.server"],
-            env=environment,
+            [sys.executable, "-m", "cli.server", str(listener.fileno())],
+            env=_server_environment(home, listener.getsockname()[1], secret, allowed_hosts),
+            # Prefect reads .env, prefect.toml and pyproject.toml of the current folder.
+            cwd=home,
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            pass_fds=[lock.fileno()],
+            pass_fds=[lock.fileno(), listener.fileno()],
         )
+
+
+def _server_environment(home: Path, port: int, secret: str, allowed_hosts: Iterable[str]) -> dict[str, str]:
+    """Return the environment of an own server, which takes none of the user's Prefect settings and profiles."""
+    foreign = {name: value for name, value in os.environ.items() if not name.upper().startswith("PREFECT_")}
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    return foreign | {
+        "PYTHONPATH": path,
+        "PREFECT_HOME": str(home),
+        "PREFECT_PROFILES_PATH": str(home / "profiles.toml"),
+        "PREFECT_SERVER_API_HOST": "127.0.0.1",
+        "PREFECT_SERVER_API_PORT": str(port),
+        "PREFECT_SERVER_API_AUTH_STRING": secret,
+        "PREFECT_UI_URL": f"http://127.0.0.1:{port}",
+        # Relative: a tunnel may show the server on another port.
+        "PREFECT_UI_API_URL": "/api",
+        "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(home / "ui"),
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        CODE_FILE: str(_code_file(home)),
+        ALLOWED_HOSTS: ",".join(allowed_hosts),
+    }
 
 
 def _await_health(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -205,9 +277,14 @@ def _await_health(url: str, process: subprocess.Popen[bytes], log: Path) -> None
         if process.poll() is not None:
             break
         with contextlib.suppress(httpx.HTTPError):
-            if httpx.get(f"{url}/health", timeout=5).status_code == 200:
+            if httpx.get(f"{url}/health", timeout=5, trust_env=False).status_code == 200:
                 return
         time.sleep(0.2)
+    if "Can't locate revision" in log.read_text(encoding="utf-8", errors="replace"):
+        raise PipelineError(
+            f"the database in {log.parent} is of another version of Prefect, so the server cannot start; move that "
+            "folder aside (its history goes with it), or set XDG_STATE_HOME to another folder"
+        )
     how = f"did not come up in {_START_SECONDS} s" if process.poll() is None else "ended while it was starting"
     raise PipelineError(
         f"the Prefect server {how}; its log is {log}. Set PREFECT_API_URL to use a server that runs already"
@@ -229,8 +306,8 @@ def await_end(process: subprocess.Popen[bytes], seconds: float) -> None:
         process.wait()
 
 
-def _serve_until_parent_ends() -> None:
-    """The server's process: run ``prefect server start`` as a child, and end it when standard input closes.
+def _serve_until_parent_ends(descriptor: int) -> None:
+    """The server's process: run the server on a listening socket as a child, and end it when standard input closes.
 
     The parent holds the other end of standard input, so a parent that is killed takes the server with it. A server
     that is lost (to the out-of-memory killer, say) is started again: clients wait for it. One that ended while it was
@@ -238,15 +315,15 @@ def _serve_until_parent_ends() -> None:
     """
     while True:
         started = time.monotonic()
-        server = subprocess.Popen(_SERVER, stdin=subprocess.DEVNULL)
+        server = subprocess.Popen([*_SERVER, str(descriptor)], stdin=subprocess.DEVNULL, pass_fds=[descriptor])
         while server.poll() is None:
             if select.select([sys.stdin], [], [], 0.5)[0]:  # nobody writes there: it is readable once it is closed
                 server.terminate()
                 await_end(server, _STOP_SECONDS)
                 return
-        if time.monotonic() - started < _SETTLED_SECONDS:
+        if server.returncode == STARTUP_FAILED or time.monotonic() - started < _SETTLED_SECONDS:
             return
 
 
 if __name__ == "__main__":
-    _serve_until_parent_ends()
+    _serve_until_parent_ends(int(sys.argv[1]))

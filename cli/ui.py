@@ -1,5 +1,6 @@
 """A Prefect server and a worker on this machine, for triggering the flows in a browser: ``datacomp-energon ui``."""
 
+import shlex
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
-from cli.command_line import DONE, FAILED, CommandLine, read_arguments, say
+from cli.command_line import BAD_ARGUMENTS, DONE, FAILED, CommandLine, read_arguments, say
 from cli.server import await_end, prefect_api
 from deployments.deploy import create_deployments, create_pool
 from deployments.patience import ask_with_patience, print_line
@@ -32,15 +33,18 @@ class UiCommandLine(CommandLine):
     """Start a Prefect server and a worker, deploy every flow, and stay until Ctrl-C."""
 
     port: int = Field(4200, ge=1024, le=65535, description="Port of the server on the loopback interface.")
+    allowed_host: list[str] = Field(
+        [], description="Further host name that the server may be asked by (a proxy's); loopback names always may."
+    )
 
 
-def serve(port: int) -> int:
+def serve(port: int, allowed_hosts: list[str]) -> int:
     """Run server and worker until one of them ends or Ctrl-C; returns the exit status.
 
     The configured API is used if there is one; otherwise a server of our own, with the history of earlier runs.
     """
     print_line("Starting a server and a worker, which takes up to a minute.")
-    with prefect_api(port=None if PREFECT_API_URL.value() else port) as api:
+    with prefect_api(port=None if PREFECT_API_URL.value() else port, allowed_hosts=allowed_hosts) as api:
         print_line("The server is up.")
         create_pool(POOL, print_line)
         before = ask_with_patience(_heartbeat, print_line)
@@ -51,7 +55,10 @@ def serve(port: int) -> int:
             ask_with_patience(_place_quickstart, print_line)
             _wait_for_worker(worker, before)
             print_line(f"Worker {_WORKER} is ready.")
-            print_line(f"\nPrefect UI: {api.ui}/deployments\nStop with Ctrl-C.")
+            if api.environment_file:
+                print_line(f"For another shell: . {shlex.quote(str(api.environment_file))}")
+                print_line("The link opens once; then the browser remembers.")
+            print_line(f"\nPrefect UI: {api.link}\nStop with Ctrl-C.")
             return worker.wait()
         finally:
             worker.terminate()
@@ -81,13 +88,17 @@ def _wait_for_worker(process: subprocess.Popen[bytes], before: datetime | None) 
 
 def main(arguments: list[str]) -> None:
     """Read the command line, and serve."""
-    port = read_arguments(UiCommandLine, arguments, "ui").port
+    options = read_arguments(UiCommandLine, arguments, "ui")
+    if PREFECT_API_URL.value() and options.model_fields_set:
+        given = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(options.model_fields_set))
+        say(f"{given} is for a server of our own, but PREFECT_API_URL names another: leave out one of them")
+        raise SystemExit(BAD_ARGUMENTS)
     # A terminated program must take its worker along, as one that is interrupted does. The worker passes an interrupt
     # on, which those that a script starts in the background would ignore, and their children.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:
-        raise SystemExit(serve(port))
+        raise SystemExit(serve(options.port, options.allowed_host))
     except KeyboardInterrupt:
         raise SystemExit(DONE) from None
     except PipelineError as error:

@@ -1,6 +1,5 @@
 """quickstart: the whole pipeline on a small web of its own, on this machine, in a few minutes."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from demo.slice import slice_yaml
 from flows.prepare import PrepareResult, prepare_datacomp
 from tasks.contracts.layout import GivenPath, absolute
 from tasks.io.files import write_bytes
+from tasks.io.proxies import changed_environment, exempt_loopback
 from tasks.running.outcomes import ends_in_words
 
 SLICE_FILE = "quickstart-slice.yaml"
@@ -43,21 +43,9 @@ def _small_web(root: Path) -> Iterator[Path]:
     ):
         slice_file = root / SLICE_FILE
         write_bytes(slice_file, yaml.safe_dump(slice_yaml(web.slice), sort_keys=False).encode())
-        # A proxy of the user's must not be asked for the loopback interface.
-        with _environment(HF_ENDPOINT=hub.url, NO_PROXY="127.0.0.1", no_proxy="127.0.0.1"):
+        exempt_loopback()
+        with changed_environment(HF_ENDPOINT=hub.url):
             yield slice_file
-
-
-@contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name in values:
-            os.environ.pop(name)
-        os.environ.update({name: before[name] for name in values if name in before})
 
 
 if __name__ == "__main__":

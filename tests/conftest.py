@@ -7,8 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from cli.server import Api
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -35,12 +39,24 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def prefect_server(state_home: Path) -> Iterator[str]:
-    """The address of a Prefect API that this process, and programs it starts, use."""
+def own_api(state_home: Path) -> Iterator["Api"]:
+    """An own Prefect server that this process, and programs it starts, use."""
     from cli.server import free_port, prefect_api
 
     with prefect_api(port=free_port()) as api:
-        yield api.url
+        yield api
+
+
+@pytest.fixture(scope="session")
+def prefect_server(own_api: "Api") -> str:
+    """The address of that server's API."""
+    return own_api.url
+
+
+def credentials() -> tuple[str, str]:
+    """Return user and password of the server in use, for requests past Prefect's client."""
+    user, _, password = os.environ["PREFECT_API_AUTH_STRING"].partition(":")
+    return user, password
 
 
 @pytest.fixture

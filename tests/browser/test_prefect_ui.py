@@ -1,5 +1,6 @@
 """What a person sees of a run in the Prefect UI."""
 
+import base64
 import re
 
 import pytest
@@ -10,6 +11,8 @@ from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 from demo.hub import busy
 from flows.audit import audit_download
 from flows.metadata import download_metadata
+from tests.conftest import credentials
+from tests.flows.test_own_server import tunnel
 from tests.golden import copy_shards
 from tests.tasks.metadata import conftest as metadata
 from tests.tasks.metadata.samples import make_slice
@@ -21,6 +24,19 @@ pins, serve = metadata.pins, metadata.serve
 def ui(prefect_server):
     """The UI's address."""
     return prefect_server.removesuffix("/api")
+
+
+@pytest.fixture
+def new_page(new_page):
+    """Open a page of a browser that has opened the server's link before."""
+
+    def open_page():
+        page = new_page()
+        password = base64.b64encode(":".join(credentials()).encode()).decode()
+        page.add_init_script(f"localStorage.setItem('prefect-password', '{password}')")
+        return page
+
+    return open_page
 
 
 def ours(troubles):
@@ -77,3 +93,25 @@ def test_a_task_that_was_retried_shows_how_often_it_ran(
     assert re.search(r"Run Count\s+2\b", page.locator("body").inner_text())
     assert retried.state.is_completed()
     assert ours(troubles) == []
+
+
+def test_the_link_opens_the_ui_in_one_step_through_a_tunnel_and_only_once(own_api, chromium):
+    port = int(own_api.ui.rpartition(":")[2])
+    with tunnel(port) as other:
+        link = own_api.link.replace(f":{port}/", f":{other}/")
+        page = chromium.new_context().new_page()
+        answers = []
+        page.on("response", lambda answer: answers.append(answer.status))
+        sockets = []
+        page.on("websocket", lambda opened: sockets.append(opened.url))
+        page.goto(link)
+        page.wait_for_url("**/deployments")
+        page.get_by_role("link", name="Flows").first.wait_for()
+        page.goto(f"http://127.0.0.1:{other}/flows")
+        page.get_by_role("heading", name="Flows").first.wait_for()
+        assert 401 not in answers and 403 not in answers
+        assert all(f":{other}/" in url for url in sockets)
+        second = chromium.new_context().new_page()
+        second.goto(link)
+        second.get_by_text("was used already").wait_for()
+        assert second.evaluate("localStorage.getItem('prefect-password')") is None

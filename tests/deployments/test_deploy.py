@@ -124,7 +124,8 @@ class BusyServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                headers = {"Content-Type": self.headers.get("Content-Type", "application/json")}
+                kept = {"content-type", "authorization"}
+                headers = {name: value for name, value in self.headers.items() if name.lower() in kept}
                 outer.busy -= 1
                 status, content = 503, b"busy"
                 if outer.busy < 0 or outer.busy % 2:

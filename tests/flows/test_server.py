@@ -14,13 +14,13 @@ def test_a_server_that_is_lost_is_started_again_and_one_that_cannot_start_is_not
     with os.fdopen(reading) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         monkeypatch.setattr(server, "_SERVER", ["sh", "-c", f"echo >> {starts}"])
-        server._serve_until_parent_ends()
+        server._serve_until_parent_ends(0)
         assert starts.read_text() == "\n"
 
         monkeypatch.setattr(server, "_SETTLED_SECONDS", 0.0)
         lost_once = f"echo >> {starts}; test $(wc -l < {starts}) -lt 3 || exec sleep 99"
         monkeypatch.setattr(server, "_SERVER", ["sh", "-c", lost_once])
-        serving = threading.Thread(target=server._serve_until_parent_ends)
+        serving = threading.Thread(target=server._serve_until_parent_ends, args=(0,))
         serving.start()
         deadline = time.monotonic() + 60
         while starts.read_text() != "\n" * 3 and time.monotonic() < deadline:

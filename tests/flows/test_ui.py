@@ -16,19 +16,19 @@ import yaml
 
 from cli.server import free_port
 from tests import documents
-from tests.conftest import ROOT
+from tests.conftest import ROOT, credentials
 from tests.golden import copy_shards
 
 
 @pytest.fixture
-def ui(state_home, tmp_path):
+def ui(state_home, tmp_path, monkeypatch):
     """`make ui`, started in a folder that is not the project's."""
     log = tmp_path / "ui.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "cli", "ui", "--port", str(free_port())],
             cwd=tmp_path,
-            env={k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
+            env={k: v for k, v in os.environ.items() if not k.startswith("PREFECT_API_")}
             # Nobody listens there: a flow that fetches must fail, not reach for the internet.
             | {"PREFECT_WORKER_QUERY_SECONDS": "1", "HF_ENDPOINT": "http://127.0.0.1:9"},
             stdout=output,
@@ -37,7 +37,12 @@ def ui(state_home, tmp_path):
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         )
     try:
-        yield address_of(process, log) + "/api"
+        address = address_of(process, log)
+        file = re.search(r"For another shell: \. (\S+)", log.read_text(encoding="utf-8"))
+        assert file
+        for name, value in re.findall(r"export (\w+)=(\S+)", Path(file[1]).read_text(encoding="utf-8")):
+            monkeypatch.setenv(name, value)
+        yield address + "/api"
     finally:
         process.send_signal(signal.SIGTERM)
         ended = process.wait(240)
@@ -47,7 +52,7 @@ def ui(state_home, tmp_path):
 def address_of(process: subprocess.Popen[bytes], log: Path) -> str:
     """The address that the program tells, once it does."""
     deadline = time.monotonic() + 600
-    while not (found := re.search(r"Prefect UI: (http://\S+)/deployments", log.read_text(encoding="utf-8"))):
+    while not (found := re.search(r"Prefect UI: (http://[^/\s]+)/open#", log.read_text(encoding="utf-8"))):
         assert process.poll() is None and time.monotonic() < deadline, log.read_text(encoding="utf-8")
         time.sleep(0.2)
     return found[1]
@@ -83,7 +88,7 @@ def test_deployed_flow_runs_from_another_folder_and_bad_parameters_are_refused(u
     # The link comes last: whoever follows it finds a worker that takes runs.
     steps = [told.index(step) for step in ("The server is up.", "Deployment ", "is ready.", "Prefect UI:")]
     assert steps == sorted(steps)
-    proposed = httpx.get(f"{ui}/deployments/name/quickstart/local", timeout=60).json()["parameters"]
+    proposed = httpx.get(f"{ui}/deployments/name/quickstart/local", timeout=60, auth=credentials()).json()["parameters"]
     assert proposed == {"root": str(tmp_path / "quickstart-data")}
     shards = copy_shards("golden", tmp_path / "raw" / "shards")
     ran = prefect(ui, "deployment", "run", "audit-download/local", "-p", f"shards_dir={shards}", "--watch")

@@ -140,7 +140,8 @@ def test_srun_starts_workers_on_all_nodes_of_the_flows_own_job(
     command += ["--convert.validation-fraction", str(SETTINGS.validation_fraction)]
     script = tmp_path / "job.sh"
     script.write_text(
-        f"#!/bin/bash\nexport PYTHONPATH={ROOT} PREFECT_API_URL={prefect_server}\n{shlex.join(command)}\n"
+        f"#!/bin/bash\nexport PYTHONPATH={ROOT} PREFECT_API_URL={prefect_server}\n"
+        f"export PREFECT_API_AUTH_STRING={os.environ['PREFECT_API_AUTH_STRING']}\n{shlex.join(command)}\n"
     )
     with spread_over_both_nodes(faults, "scan", "write"):
         size = ["--nodes=2", "--exclusive", "--partition=cpu", "--wait", f"--output={tmp_path}/log"]

@@ -1,5 +1,6 @@
 """A server with basic auth behind a private CA: the job reaches it, and its secrets lie in one file for one while."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,27 +13,26 @@ from tests.slurm.cluster import SlurmCluster
 from tests.slurm.pool import Pool
 from tests.slurm.tls import certificate, in_front_of
 
-PASSWORD = "ops:open-sesame-41"
 API_KEY = "pnu_a-key-that-nobody-may-see"
 
 
 @pytest.fixture
-def guarded(state_home: Path, slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+def guarded(state_home: Path, slurm: SlurmCluster, tmp_path: Path) -> Iterator[Pool]:
     """A pool with a worker on such a server."""
-    monkeypatch.setenv("PREFECT_SERVER_API_AUTH_STRING", PASSWORD)
     files, port = certificate(tmp_path), free_port()
     with prefect_api(port=port), in_front_of(port, files) as secure:
+        password = os.environ["PREFECT_API_AUTH_STRING"]
         url = f"https://127.0.0.1:{secure}/api"
         settings = {
             PREFECT_API_URL: url,
-            PREFECT_API_AUTH_STRING: PASSWORD,
+            PREFECT_API_AUTH_STRING: password,
             PREFECT_API_SSL_CERT_FILE: str(files[0]),
         }
         with temporary_settings(settings):
             pool = Pool("guarded", url, slurm, tmp_path)
             pool.create()
             pool.start_worker(
-                PREFECT_API_AUTH_STRING=PASSWORD, PREFECT_API_SSL_CERT_FILE=str(files[0]), PREFECT_API_KEY=API_KEY
+                PREFECT_API_AUTH_STRING=password, PREFECT_API_SSL_CERT_FILE=str(files[0]), PREFECT_API_KEY=API_KEY
             )
             try:
                 yield pool
@@ -41,17 +41,18 @@ def guarded(state_home: Path, slurm: SlurmCluster, tmp_path: Path, monkeypatch: 
 
 
 def test_a_job_reaches_a_guarded_server_and_its_secrets_are_seen_nowhere(guarded: Pool, shared: Path) -> None:
+    password = os.environ["PREFECT_API_AUTH_STRING"]
     run_id = guarded.submit("show-job", {"folder": str(shared)})
     assert guarded.end(run_id, 180).state.is_completed()
     seen = dict(line.partition("=")[::2] for line in (shared / "environment").read_text().splitlines())
-    assert (seen["PREFECT_API_AUTH_STRING"], seen["PREFECT_API_KEY"]) == (PASSWORD, API_KEY)
+    assert (seen["PREFECT_API_AUTH_STRING"], seen["PREFECT_API_KEY"]) == (password, API_KEY)
     folder = guarded.folder / "jobs" / str(run_id) / "1"
     assert seen["PREFECT_API_SSL_CERT_FILE"] == str(folder / "ca.pem")
     guarded.until_true(lambda: not (folder / "environment").exists())
     (job,) = guarded.jobs_of(run_id)
     told = guarded.slurm.command("scontrol", "show", "job", str(job)) + guarded.logs(run_id)
     told += "".join(path.read_text() for path in folder.iterdir()) + (guarded.folder / "worker.log").read_text()
-    assert not [secret for secret in (PASSWORD, API_KEY, "open-sesame") if secret in told]
+    assert not [secret for secret in (password, password.partition(":")[2], API_KEY) if secret in told]
 
 
 def test_secrets_of_a_job_that_ended_without_a_worker_are_deleted_by_the_next_one(pool: Pool, shared: Path) -> None:

@@ -105,7 +105,7 @@ def test_training_that_resolved_something_else_fails_by_name(ready):
     assert "DIFFERS" in artifact("train-model-resolved")
 
 
-def test_allocation_runs_the_program_itself_and_goes_on_after_a_failure(ready, slurm, prefect_server, tmp_path):
+def test_allocation_runs_the_program_itself_and_goes_on_after_a_failure(ready, slurm, own_api, tmp_path):
     def run() -> slurm_tools.Job:
         words = [sys.executable, "-m", "flows.training", "--root", str(ready / "root"), "--launch", "true"]
         for name, value in {**settings, "run_by": "allocation"}.items():
@@ -114,7 +114,7 @@ def test_allocation_runs_the_program_itself_and_goes_on_after_a_failure(ready, s
         job_id = slurm.command(
             "sbatch", "--parsable", "-p", "gpu", "-N1", "--gpus-per-node=8", "--exclusive",
             f"--output={tmp_path}/%j.flow", f"--chdir={ROOT}", "--export=ALL,PATH,PREFECT_API_URL,SLURM_CONF",
-            "--wrap", f"export PATH={path} PREFECT_API_URL={prefect_server}; {shlex.join(words)}",
+            "--wrap", f"export PATH={path}; . {own_api.environment_file}; {shlex.join(words)}",
         ).strip()  # fmt: skip
         until(lambda: slurm_tools.look(int(job_id)).ended, 120)
         return slurm_tools.look(int(job_id))

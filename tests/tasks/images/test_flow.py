@@ -11,7 +11,7 @@ import yaml
 from tasks.contracts.layout import DataRoot
 from tasks.images.environment import DownloaderEnvironment
 from tasks.io.files import sha256_of
-from tests.conftest import Done
+from tests.conftest import Done, credentials
 from tests.tasks.images.conftest import Slice, make_slice
 from tests.tasks.images.upstream import Upstream
 from tests.tasks.images.web import Web
@@ -51,7 +51,7 @@ def slice_file(slice_: Slice) -> Path:
 
 def artifact(api: str, key: str) -> dict[str, object]:
     """The latest artifact under a key, as the UI gets it."""
-    found: dict[str, object] = httpx.get(f"{api}/artifacts/{key}/latest", timeout=30).json()
+    found: dict[str, object] = httpx.get(f"{api}/artifacts/{key}/latest", timeout=30, auth=credentials()).json()
     return found
 
 
