@@ -7,10 +7,13 @@ MINUTES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
 
+# A value as one word of a shell, spaces and quotes included.
+quoted = '$(subst ','\'',$(1))'
+
 .PHONY: quickstart test soak test-slurm fuzz slurm-pool lint ui automations report browse screenshots settings benchmark lock clean
 
 quickstart: $(VENV)/.ready
-	$(BIN)/python -m flows.quickstart --root $(ROOT)
+	$(BIN)/python -m flows.quickstart --root $(call quoted,$(ROOT))
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slurm" tests
@@ -22,16 +25,16 @@ test-slurm: $(VENV)/.ready
 
 # Kill whole flows at random moments, start them again, and compare with an undisturbed run; prints figures.
 soak: $(VENV)/.ready
-	$(BIN)/python -m tests.soak --seed $(SEED) --minutes $(MINUTES)
+	$(BIN)/python -m tests.soak --seed $(call quoted,$(SEED)) --minutes $(call quoted,$(MINUTES))
 
 # The Slurm work pool on the server of PREFECT_API_URL, with the defaults of a cluster profile.
 slurm-pool: $(VENV)/.ready
-	$(BIN)/datacomp-energon pool --name slurm --cluster $(CLUSTER)
+	$(BIN)/datacomp-energon pool --name slurm --cluster $(call quoted,$(CLUSTER))
 
 # Fuzz the readers of hostile bytes for a while; what breaks one is kept in tests/fuzz/corpus.
 FUZZ_EXAMPLES ?= 20000
 fuzz: $(VENV)/.ready
-	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/fuzz
+	FUZZ_EXAMPLES=$(call quoted,$(FUZZ_EXAMPLES)) $(BIN)/python -m pytest -q tests/fuzz
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -43,17 +46,17 @@ ui: $(VENV)/.ready
 
 # Tell people of runs that failed, stalled or completed; NOTIFY names a notification block of the server.
 automations: $(VENV)/.ready
-	$(BIN)/datacomp-energon automations $(if $(NOTIFY),--notify $(NOTIFY))
+	$(BIN)/datacomp-energon automations $(if $(NOTIFY),--notify $(call quoted,$(NOTIFY)))
 
 report: $(VENV)/.ready
-	$(BIN)/python -m flows.report --root $(ROOT)
+	$(BIN)/python -m flows.report --root $(call quoted,$(ROOT))
 
 browse: $(VENV)/.ready
-	$(BIN)/datacomp-energon browse --dataset $(ROOT)/energon
+	$(BIN)/datacomp-energon browse --dataset $(call quoted,$(ROOT)/energon)
 
 # Of report and viewer on the quickstart's data; needs Chromium (tests/browser/install.sh).
 screenshots: $(VENV)/.ready
-	$(BIN)/python -m tests.browser.screenshots --root $(ROOT) --folder build/screenshots
+	$(BIN)/python -m tests.browser.screenshots --root $(call quoted,$(ROOT)) --folder build/screenshots
 
 settings: $(VENV)/.ready
 	$(BIN)/datacomp-energon settings > docs/settings.md
@@ -61,13 +64,13 @@ settings: $(VENV)/.ready
 # The marker is written last, so that a set-up that was cut short is done again.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test ! -L $(VENV) || { echo '$(VENV) is a link to an environment that others use: delete the link'; exit 1; }
-	$(PYTHON) -m venv --clear $(VENV)
+	$(call quoted,$(PYTHON)) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 # Resolve the newest versions that pyproject.toml admits, and write them down.
 lock:
-	$(PYTHON) -m venv --clear build/lock
+	$(call quoted,$(PYTHON)) -m venv --clear build/lock
 	build/lock/bin/python -m pip install --quiet '.[dev]'
 	build/lock/bin/python -m pip freeze --exclude datacomp-energon | sed 's/+cpu$$//' > constraints.txt
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from tasks.contracts.layout import DataRoot
-from tasks.status.overview import look
+from tasks.status.overview import read_status
 
 
 def make_root(root: Path, shards: int) -> None:
@@ -29,11 +29,11 @@ def make_root(root: Path, shards: int) -> None:
 
 
 def main(shards: int) -> None:
-    """Make the root, look at it, and print the seconds that the look took."""
+    """Make the root, read its status, and print the seconds that this took."""
     with tempfile.TemporaryDirectory() as folder:
         make_root(Path(folder), shards)
         started = time.perf_counter()
-        stages = {stage.stage: stage.done for stage in look(Path(folder), "energon").stages}
+        stages = {stage.stage: stage.done for stage in read_status(Path(folder), "energon").stages}
         seconds = time.perf_counter() - started
     sys.stdout.write(f"status of {shards:,} shards: {seconds:.1f} s (audited {stages['audit']:,})\n")
 

@@ -1,4 +1,4 @@
-"""A read-only viewer of a prepared dataset, or of a folder of raw shards: ``datacomp-energon browse --dataset …``."""
+"""Read-only viewer of a prepared dataset or of a folder of raw shards: ``datacomp-energon browse --dataset …``."""
 
 import signal
 import socket
@@ -20,7 +20,7 @@ _LOOPBACK = ["127.0.0.1", "localhost"]
 
 
 class BrowseCommandLine(CommandLine):
-    """Look at samples in a browser: search, filter, page. Nothing is changed; stop with Ctrl-C."""
+    """Browse samples in a browser: search, filter, page. Changes nothing; stop with Ctrl-C."""
 
     dataset: GivenPath = Field(description="Folder of a prepared dataset, or of raw shards.")
     shards_dir: GivenPath | None = Field(
@@ -31,7 +31,7 @@ class BrowseCommandLine(CommandLine):
 
 
 def open_catalogue(dataset: Path, shards_dir: Path | None) -> tuple[Catalogue, str]:
-    """The catalogue of a folder, and a text that changes when it may have changed. Raises PipelineError."""
+    """Read the catalogue of a folder, and return it with a version string for caching. Raises PipelineError."""
     dataset = absolute(dataset)
     if (dataset / ".prepare").is_dir():
         places = places_of_dataset(dataset, absolute(shards_dir) if shards_dir else None)
@@ -44,7 +44,7 @@ def serve(arguments: BrowseCommandLine) -> None:
     """Serve the viewer until Ctrl-C. Raises PipelineError."""
     with ThreadPoolExecutor(1) as reader:
         opening = reader.submit(open_catalogue, arguments.dataset, arguments.shards_dir)
-        # Imported while the tables are read: either takes a third of the second in which the viewer is to open.
+        # Import while the tables are read: each takes a third of a second, and the viewer should open within one.
         import uvicorn
 
         from tasks.report.viewer import viewer
@@ -65,7 +65,7 @@ def serve(arguments: BrowseCommandLine) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Read the command line, and serve."""
+    """Read the command line and serve the viewer."""
     options = read_arguments(BrowseCommandLine, arguments, "browse")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

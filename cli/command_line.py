@@ -15,6 +15,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from cli.variables import describe_variables, options_not_given
 from tasks.contracts.plain_text import UNSHOWN
 from tasks.io.files import shown_text
 
@@ -63,18 +64,28 @@ class FlowCommandLine(ResultCommandLine):
 Model = TypeVar("Model", bound=CommandLine)
 
 
-def read_arguments(model: type[Model], arguments: list[str], command: str = "") -> Model:
-    """A command line (of a program's ``command``) read as ``model``; exits with 2 and a line a field if it cannot."""
+def read_arguments(
+    model: type[Model], arguments: list[str], command: str = "", variables: dict[str, str] | None = None
+) -> Model:
+    """Read a command line (of a program's ``command``) as ``model``; exit with 2 and a line a field if it cannot be.
+
+    ``variables``: names of environment variables, by the option that they stand in for.
+    """
+    variables = variables or {}
     program = f"{_program()} {command}".rstrip()
     source = CliSettingsSource[Any](model, cli_prog_name=program)
     try:
         _refuse_unknown(arguments, re.findall(r"--([a-z][a-z0-9.-]*)", source.root_parser.format_help()))
-        return model(_cli_settings_source=source(args=arguments))
+        source.root_parser.epilog = describe_variables(variables)
+        from_environment = options_not_given(arguments, variables)
+        words = [f"{option}={value}" for option, value in from_environment.items()]
+        return model(_cli_settings_source=source(args=[*words, *arguments]))
     except ValidationError as error:
         for fault in error.errors():
             option = "--" + ".".join(str(part) for part in fault["loc"]).replace("_", "-")
             given = "" if fault["type"] == UNSHOWN else f" (given: {_shortened(fault.get('input'))})"
-            say(f"{option}: {fault['msg'].removeprefix('Value error, ')}{given}")
+            origin = f" (from {variables[option]})" if option in from_environment else ""
+            say(f"{option}{origin}: {fault['msg'].removeprefix('Value error, ')}{given}")
     except SettingsError as error:
         say(f"{str(error).removeprefix('error parsing CLI: ')}; `{program} --help` tells what may be given")
     raise SystemExit(BAD_ARGUMENTS)

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, ValidationError, create_model
 
 from cli.command_line import BAD_ARGUMENTS, FAILED, CommandLine, read_arguments, say
+from deployments.slurm.attempt import COMMAND
 from deployments.slurm.configuration import job_of
 from deployments.slurm.script import render
 from tasks.contracts.cluster_profile import load_profile
@@ -28,7 +29,7 @@ def _render_model() -> type[_Options]:
     fields: dict[str, Any] = {name: (field.annotation, field) for name, field in JobVariables.model_fields.items()}
     extra: dict[str, Any] = {
         "name": (str, Field("flow-run", description="Name of the flow run.")),
-        "command": (str, Field("prefect flow-run execute", description="What the job executes.")),
+        "command": (str, Field(COMMAND, description="What the job executes.")),
     }
     return create_model("Render", __base__=_Options, **fields, **extra)
 

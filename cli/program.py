@@ -12,7 +12,8 @@ from pydantic import Field, create_model
 from cli.command_line import BAD_ARGUMENTS, DONE, FAILED, INTERRUPTED, FlowCommandLine, read_arguments, say
 from cli.results import print_result
 from cli.server import prefect_api
-from cli.terminal import announce_ui, watched_run
+from cli.terminal import announce_ui, show_progress
+from cli.variables import variables_of
 from tasks.contracts.errors import PipelineError, SettingsError
 from tasks.io.storage import in_words
 
@@ -22,13 +23,13 @@ def run_program(flow: Flow[..., Any], arguments: list[str] | None = None, comman
 
     The last line on stdout is always the result as one JSON object. ``command``: the subcommand, for messages.
     """
-    given = read_arguments(command_line(flow), sys.argv[1:] if arguments is None else arguments, command)
+    given = _read(flow, sys.argv[1:] if arguments is None else arguments, command)
     # Prefect passes SIGTERM on once its run has ended; by default it would end this program without a word.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with prefect_api() as api:
             announce_ui(api, given.quiet)
-            with watched_run(given.quiet):
+            with show_progress(given.quiet):
                 result = flow(**parameters_of(flow, given))
             if not given.only_json:
                 print_result(flow.name, result, api)
@@ -58,7 +59,11 @@ def parameters_of(flow: Flow[..., Any], given: FlowCommandLine) -> dict[str, Any
 
 def read_parameters(flow: Flow[..., Any], arguments: list[str]) -> dict[str, Any]:
     """The flow's parameters from a command line; exits with 2 and a line a field if they cannot be used."""
-    return parameters_of(flow, read_arguments(command_line(flow), arguments))
+    return parameters_of(flow, _read(flow, arguments))
+
+
+def _read(flow: Flow[..., Any], arguments: list[str], command: str = "") -> FlowCommandLine:
+    return read_arguments(command_line(flow), arguments, command, variables_of(flow.name))
 
 
 def command_line(flow: Flow[..., Any]) -> type[FlowCommandLine]:

@@ -1,4 +1,4 @@
-"""How the results of flows are printed for people."""
+"""Printing of flow results for people."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from tasks.running.outcomes import Told
 
 
 def print_result(flow_name: str, result: Told, api: Api) -> None:
-    """Print a flow's result on stdout: a table where there is one for the flow, else one sentence."""
+    """Print a flow's result on stdout: as a table if the flow has one, else as one sentence."""
     printer = _TABLES.get(flow_name)
     if printer is None:
         sys.stdout.write(f"{result.in_words()}\n")
@@ -26,9 +26,9 @@ def print_result(flow_name: str, result: Told, api: Api) -> None:
 
 
 def print_table(title: str, rows: list[tuple[str, str]], places: Iterable[tuple[str, str]] = ()) -> None:
-    """Print rows of two cells as a table on stdout; no cell is read as markup.
+    """Print rows of two cells as a table on stdout; cells are printed without markup.
 
-    ``places``: paths and addresses, each on a line of its own below the table, so that they can be copied.
+    ``places``: paths and URLs, each printed on its own line below the table for easy copying.
     """
     grid = Table(title=title, show_header=False)
     grid.add_column()
@@ -52,7 +52,7 @@ def _print_quickstart(result: PrepareResult, api: Api) -> None:
 
 def _print_report(summary: ReportSummary, api: Api) -> None:
     odd = [(f"  {kind}", f"{count:,}") for kind, count in summary.odd_pictures.items()]
-    rows = [("Pictures looked at", f"{summary.pictures_looked_at:,}"), *odd]
+    rows = [("Pictures checked", f"{summary.pictures_looked_at:,}"), *odd]
     print_table("report", rows, [("Report", str(summary.path))])
 
 

@@ -1,4 +1,4 @@
-"""How far a data root is, from its receipts alone: ``datacomp-energon status --root …``; needs no server."""
+"""Status of a data root, from its receipts alone: ``datacomp-energon status --root …``; needs no server."""
 
 import sys
 
@@ -12,21 +12,21 @@ from tasks.contracts.errors import SettingsError
 from tasks.contracts.layout import DatasetName, GivenPath, absolute
 from tasks.io.files import shown_text
 from tasks.status.models import Stage, Status
-from tasks.status.overview import look
+from tasks.status.overview import read_status
 
 
 class StatusCommandLine(ResultCommandLine):
-    """Tell how far each stage is, what is missing, what failed and why, and what a rerun would do. Changes nothing."""
+    """Report how far each stage is, what is missing, what failed and why, and what a rerun does. Changes nothing."""
 
     root: GivenPath = Field(description="Data root.")
     dataset_name: DatasetName = Field("energon", description="Folder of the dataset in the data root.")
 
 
-def show(status: Status, console: Console) -> None:
-    """Print a table of the stages, who is at work, and every reason; nothing is read as markup or obeyed."""
+def print_status(status: Status, console: Console) -> None:
+    """Print a table of the stages, the running programs and all reasons, without markup or escapes."""
     console.print(Text(shown_text(f"{status.dataset_name} in {status.root}"), "italic"), soft_wrap=True)
     table = Table()
-    for name in ("stage", "state", "done", "what", "starting again would"):
+    for name in ("stage", "state", "done", "what", "next run"):
         table.add_column(name, justify="right" if name == "done" else "left", overflow="fold")
     for stage in status.stages:
         cells = (stage.stage, stage.state, _done(stage), stage.summary, stage.rerun)
@@ -50,19 +50,19 @@ def _lines(status: Status) -> list[str]:
         if stage.missing and stage.state != "not begun":
             more = f" and {stage.missing_count - len(stage.missing):,} more"
             named = ", ".join(stage.missing) + (more if stage.missing_count > len(stage.missing) else "")
-            lines.append(f"{stage.stage} lacks: {named}")
+            lines.append(f"{stage.stage} is missing: {named}")
     return lines
 
 
 def main(arguments: list[str]) -> None:
-    """Print the status. Exit status: 0, 1 if a stage failed, 2 if ``--root`` is no data root."""
+    """Print the status. Exit status: 0, 1 if a stage failed, 2 if ``--root`` is not a data root."""
     options = read_arguments(StatusCommandLine, arguments, "status")
     try:
-        status = look(absolute(options.root), options.dataset_name)
+        status = read_status(absolute(options.root), options.dataset_name)
     except SettingsError as error:
         say(str(error))
         raise SystemExit(BAD_ARGUMENTS) from None
     if not options.only_json:
-        show(status, Console(file=sys.stdout))
+        print_status(status, Console(file=sys.stdout))
     sys.stdout.write(status.model_dump_json() + "\n")
     raise SystemExit(FAILED if status.failed else DONE)

@@ -1,4 +1,4 @@
-"""What a flow program shows of its run on stderr: bars on a terminal, plain lines elsewhere, or only what is wrong."""
+"""Progress of a flow run on stderr: bars on a terminal, log lines elsewhere, or only warnings and errors."""
 
 import contextlib
 import logging
@@ -18,18 +18,18 @@ from tasks.running.pace import Pace
 from tasks.running.progress import SCREEN, title
 
 _CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
-"""Prefect's variable for what it prints; what it sends to the server is another handler's."""
+"""Prefect's variable for the level of console output; log records for the server go through another handler."""
 
 
 @contextlib.contextmanager
-def watched_run(quiet: bool) -> Iterator[None]:
-    """Show the flow that runs in the block: with ``quiet`` warnings and errors, on a terminal bars, else log lines."""
+def show_progress(quiet: bool) -> Iterator[None]:
+    """Show the progress of the block's flow: with ``quiet`` warnings and errors, on a terminal bars, else log lines."""
     if quiet:
-        with _workers_only_warn():
+        with _limit_worker_output():
             setup_logging()
             yield
     elif sys.stderr.isatty():
-        with _workers_only_warn(), _bars():
+        with _limit_worker_output(), _draw_bars():
             yield
     else:
         yield
@@ -55,8 +55,8 @@ def _is_no_address(record: logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
-def _workers_only_warn() -> Iterator[None]:
-    """Dask workers that are started in the block print no line below a warning."""
+def _limit_worker_output() -> Iterator[None]:
+    """Let Dask workers that start in the block print only warnings and errors."""
     before = os.environ.get(_CONSOLE_LEVEL)
     os.environ[_CONSOLE_LEVEL] = "WARNING"
     try:
@@ -68,20 +68,20 @@ def _workers_only_warn() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _bars() -> Iterator[None]:
-    with _outlet() as terminal:
+def _draw_bars() -> Iterator[None]:
+    with _redirect_stderr() as terminal:
         name, words = TextColumn("{task.description}"), TextColumn("{task.fields[words]}")
-        # Rich would redirect Python's streams only; the pipe has those, and the workers' too.
+        # Rich redirects only Python's streams; the pipe also receives the workers' output.
         options: dict[str, Any] = {"refresh_per_second": 2, "redirect_stdout": False, "redirect_stderr": False}
         with Progress(name, BarColumn(), TaskProgressColumn(), words, console=terminal, **options) as progress:
-            token = SCREEN.set(_Bars(progress).show)
+            token = SCREEN.set(_ProgressBars(progress).show)
             try:
                 yield
             finally:
                 SCREEN.reset(token)
 
 
-class _Bars:
+class _ProgressBars:
     """A bar for each stage."""
 
     def __init__(self, progress: Progress) -> None:
@@ -89,34 +89,34 @@ class _Bars:
         self.of: dict[str, TaskID] = {}
 
     def show(self, key: str, pace: Pace) -> None:
-        """Bring a stage's bar up to date; a stage that begins gets a new one."""
+        """Update a stage's bar, or add one for a new stage."""
         if key not in self.of:
             self.of[key] = self.progress.add_task(title(key), total=pace.total, words="")
         self.progress.update(self.of[key], total=pace.total, completed=pace.done, words=pace.in_words())
 
 
 @contextlib.contextmanager
-def _outlet() -> Iterator[Console]:
-    """The terminal, to draw on. What this process and its children write to stderr meanwhile appears above that.
+def _redirect_stderr() -> Iterator[Console]:
+    """Redirect stderr and yield a console on the terminal; redirected lines are printed above the bars.
 
-    Workers write to the same terminal without knowing of the bars: so they get a pipe, whose lines are printed here.
+    Workers inherit stderr and know nothing of the bars. They write to a pipe, whose lines this process prints.
     """
     reading, writing = os.pipe()
     with os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace") as stderr:
         console = Console(file=stderr)
         os.dup2(writing, 2)
         os.close(writing)
-        reader = threading.Thread(target=_pass_on, args=(reading, console), daemon=True)
+        reader = threading.Thread(target=_forward_lines, args=(reading, console), daemon=True)
         reader.start()
         try:
             yield console
         finally:
             sys.stderr.flush()
             os.dup2(stderr.fileno(), 2)
-            reader.join(1)  # its pipe ends with the last process that holds it
+            reader.join(1)  # the pipe closes with the last process that holds it
 
 
-def _pass_on(reading: int, console: Console) -> None:
+def _forward_lines(reading: int, console: Console) -> None:
     with contextlib.suppress(ValueError), os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             console.print(Text.from_ansi(line.rstrip("\n")), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What the demo's web answers: every URL's behaviour follows from its path alone, so the server keeps no state."""
+"""The responses of the demo's web. Each depends only on the URL's path, so the server keeps no state."""
 
 import io
 from dataclasses import dataclass, replace
@@ -10,13 +10,13 @@ from demo.pictures import KINDS, kind_of
 from demo.posters import not_available
 
 Manner = Literal["whole", "slow", "cut", "cut-unannounced", "reset"]
-"""``slow`` makes the client wait; ``cut`` stops half-way through the length it announced; ``cut-unannounced``
-announces none; ``reset`` breaks the connection without an answer."""
+"""``slow`` makes the client wait; ``cut`` stops half-way through the declared length; ``cut-unannounced``
+declares no length; ``reset`` breaks the connection without an answer."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One HTTP answer, and the manner in which it is given."""
+    """One HTTP response, and how it is sent."""
 
     status: int = 200
     content_type: str = "text/html; charset=utf-8"
@@ -34,7 +34,7 @@ PARKED = Answer(body=b"<!doctype html><title>Domain for sale</title><h1>This dom
 
 
 def answer(path: str) -> Answer:
-    """What to answer to a GET for ``path`` (percent-decoded); 404 for what the demo's web does not hold.
+    """Return the response to a GET of ``path`` (percent-decoded); 404 for an unknown path.
 
     Paths are ``/<format>/<kind>/<number>.<extension>``, ``/shape/<width>x<height>/<number>.jpg``,
     ``/fault/<fault>/<number>.jpg``, ``/not-available/<number>.jpg``, and ``<kind>/<number>.jpg`` in the folders
@@ -46,18 +46,18 @@ def answer(path: str) -> Answer:
         return Answer(body=_index())
     if not stem.isascii() or not stem.isdigit() or len(stem) > 9:
         return MISSING
-    return _numbered(folders.split("/"), int(stem), extension)
+    return _route(folders.split("/"), int(stem), extension)
 
 
-def _numbered(folders: list[str], number: int, extension: str) -> Answer:
+def _route(folders: list[str], number: int, extension: str) -> Answer:
     match folders:
         case ["fault", fault] if fault in FAULTS:
-            return _fault(fault, number)
+            return _faulty(fault, number)
         case ["shape", shape] if shape in SHAPES:
             width, height = (int(side) for side in shape.split("x"))
             return Answer(content_type="image/jpeg", body=encoded_shape(width, height, kind_of(number), number))
         case ["not-available"]:
-            return Answer(content_type="image/jpeg", body=_notice())
+            return Answer(content_type="image/jpeg", body=_placeholder())
         case ["moved", kind] if kind in KINDS:
             return Answer(302, headers=(("Location", f"/jpeg/{kind}/{number}.jpg"),))
         case ["no-ai", kind] if kind in KINDS:
@@ -74,7 +74,7 @@ def _picture(format_name: str, kind: str, number: int) -> Answer:
     return Answer(content_type=FORMATS[format_name].content_type, body=body)
 
 
-def _fault(fault: str, number: int) -> Answer:
+def _faulty(fault: str, number: int) -> Answer:
     if fault in STATUS_FAULTS:
         return replace(MISSING, status=int(fault))
     if fault == "html":
@@ -85,7 +85,7 @@ def _fault(fault: str, number: int) -> Answer:
 
 
 @cache
-def _notice() -> bytes:
+def _placeholder() -> bytes:
     buffer = io.BytesIO()
     not_available().paint().save(buffer, "JPEG", quality=88)
     return buffer.getvalue()

@@ -1,7 +1,7 @@
-"""Captions as odd as the real web's: blank, foreign, marked up, endless."""
+"""Unusual captions as on the real web: blank, in many scripts, with markup, very long."""
 
 REPEATS = 4
-"""How many rows carry each of the odd captions."""
+"""Number of rows with each of the odd captions."""
 
 LONG_CAPTION_LENGTH = 5000
 """In characters."""
@@ -39,6 +39,6 @@ ODD_CAPTIONS: dict[str, tuple[str, ...]] = {
 
 
 def odd_captions() -> list[str | None]:
-    """Every odd caption, blank ones and null included, ``REPEATS`` times."""
+    """Return every odd caption ``REPEATS`` times, including blank ones and null."""
     once = [*BLANK_CAPTIONS, None, *(text for texts in ODD_CAPTIONS.values() for text in texts)]
     return [caption for caption in once for _ in range(REPEATS)]

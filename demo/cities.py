@@ -21,7 +21,7 @@ from demo.scenery import SKIES, Sky, paint_sky
 
 
 def city(dice: random.Random) -> Picture:
-    """A skyline with lit windows; half of them stand on a river that mirrors them."""
+    """Describe a skyline with lit windows; half of the skylines stand at a river that reflects them."""
     size, sky, towers, river = any_size(dice), dice.choice(SKIES), dice.randint(7, 16), dice.random() < 0.5
     where = "mirrored in the river" if river else "seen from the street"
     caption = f"A city skyline of {a_few(towers, 'tower')} with lit windows at {sky.name}, {where}"

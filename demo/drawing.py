@@ -1,4 +1,4 @@
-"""What the painters share: the picture value, named colours, gradients, glows, reflections and lettering."""
+"""Shared parts of the painters: the picture value, named colours, gradients, glows, reflections and lettering."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ WHITE = COLOURS["white"]
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that is described but not painted: describing is cheap, painting takes milliseconds."""
+    """A picture described but not yet painted: describing is cheap, painting takes milliseconds."""
 
     size: Size
     caption: str
@@ -68,40 +68,40 @@ class Picture:
 
 
 def any_size(dice: random.Random) -> Size:
-    """A usual size, now and then a large one that the downloader has to shrink."""
+    """Return a random common size, sometimes a large one that the downloader has to shrink."""
     return dice.choice(LARGE_SIZES if dice.random() < LARGE_SHARE else SIZES)
 
 
 def any_colours(dice: random.Random, count: int) -> list[str]:
-    """Names of ``count`` different colours."""
+    """Return the names of ``count`` different colours."""
     return dice.sample(list(COLOURS), count)
 
 
 def scaled(size: Size, factor: float) -> Size:
-    """``size`` times ``factor``, at least one pixel each way."""
+    """Return ``size`` times ``factor``, at least one pixel in each direction."""
     return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
 
 
 def mix(first: Colour, second: Colour, share: float) -> Colour:
-    """The colour that lies ``share`` of the way (0 to 1) from ``first`` to ``second``."""
+    """Interpolate between two colours; ``share`` is from 0 (``first``) to 1 (``second``)."""
     red, green, blue = (round(a + (b - a) * share) for a, b in zip(first, second, strict=True))
     return red, green, blue
 
 
 def a_few(count: int, one: str) -> str:
-    """A count with its noun: ``one hill``, ``three hills``, ``21 petals``."""
+    """Return a count with its noun: ``one hill``, ``three hills``, ``21 petals``."""
     words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
     number = words[count] if count < len(words) else str(count)
     return f"{number} {one if count == 1 else one + 's'}"
 
 
 def with_article(noun: str) -> str:
-    """``an orange``, ``a lake``."""
+    """Return the noun with its indefinite article: ``an orange``, ``a lake``."""
     return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
 
 
 def coloured(values: np.ndarray, stops: Sequence[Colour]) -> Image.Image:
-    """An image of values from 0 to 1 (height x width), coloured along the evenly spread ``stops``."""
+    """Return an image of values from 0 to 1 (height x width), coloured along the evenly spaced ``stops``."""
     positions = np.linspace(0, 255, len(stops))
     table = [np.interp(np.arange(256), positions, [stop[band] for stop in stops]) for band in range(3)]
     lookup = np.stack(table, axis=-1).astype(np.uint8)
@@ -109,12 +109,12 @@ def coloured(values: np.ndarray, stops: Sequence[Colour]) -> Image.Image:
 
 
 def vertical_gradient(size: Size, stops: Sequence[Colour]) -> Image.Image:
-    """An image whose colours run from the first stop at the top to the last at the bottom."""
+    """Return an image with colours from the first stop at the top to the last at the bottom."""
     return coloured(np.linspace(0, 1, 256).reshape(-1, 1), stops).resize(size, Image.Resampling.BILINEAR)
 
 
 def grid(size: Size) -> tuple[np.ndarray, np.ndarray]:
-    """Column (1 x width) and row (height x 1) coordinates in pixels, to be broadcast against each other."""
+    """Return column (1 x width) and row (height x 1) coordinates in pixels, for broadcasting."""
     return np.arange(size[0], dtype=np.float32).reshape(1, -1), np.arange(size[1], dtype=np.float32).reshape(-1, 1)
 
 
@@ -129,13 +129,13 @@ def glow(canvas: Image.Image, centre: tuple[float, float], radius: float, colour
 
 
 def disc(draw: ImageDraw.ImageDraw, centre: tuple[float, float], radius: float, colour: Colour) -> None:
-    """A filled circle."""
+    """Draw a filled circle."""
     x, y = centre
     draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=colour)
 
 
 def reflect(canvas: Image.Image, shore: int, water: Colour, noise: np.random.Generator) -> None:
-    """Fill ``canvas`` below row ``shore`` with a rippled mirror image of what lies above it."""
+    """Fill ``canvas`` below row ``shore`` with a rippled mirror image of the part above it."""
     width, height = canvas.size
     above = canvas.crop((0, max(0, 2 * shore - height), width, shore)).transpose(Image.Transpose.FLIP_TOP_BOTTOM)
     pixels = np.asarray(above.resize((width, height - shore)))
@@ -148,5 +148,5 @@ def reflect(canvas: Image.Image, shore: int, water: Colour, noise: np.random.Gen
 
 @cache
 def letters(height: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """Pillow's own typeface (Latin letters only) at ``height`` pixels, so that no font need be installed."""
+    """Return Pillow's built-in font (Latin letters only) at ``height`` pixels; it needs no installed font."""
     return ImageFont.load_default(height)

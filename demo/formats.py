@@ -16,64 +16,64 @@ ORIENTATION = 0x0112
 
 @dataclass(frozen=True)
 class Format:
-    """How a picture becomes bytes, and what its server and its URL call them."""
+    """An encoding of pictures: its file extension, content type and encoder."""
 
     extension: str
     content_type: str
     encode: Callable[[Image.Image], bytes]
 
 
-def _saved(image: Image.Image, pillow_format: str, **options: object) -> bytes:
+def _encode(image: Image.Image, pillow_format: str, **options: object) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, pillow_format, **options)
     return buffer.getvalue()
 
 
 def _jpeg(image: Image.Image) -> bytes:
-    return _saved(image, "JPEG", quality=88)
+    return _encode(image, "JPEG", quality=88)
 
 
 def _rotated(image: Image.Image) -> bytes:
     exif = Image.Exif()
     exif[ORIENTATION] = 6
-    return _saved(image, "JPEG", quality=88, exif=exif)
+    return _encode(image, "JPEG", quality=88, exif=exif)
 
 
 def _palette(image: Image.Image) -> bytes:
-    """A PNG of 64 colours, one of which is transparent."""
-    return _saved(image.quantize(64, Image.Quantize.FASTOCTREE), "PNG", transparency=0)
+    """Encode a PNG with 64 colours, one of which is transparent."""
+    return _encode(image.quantize(64, Image.Quantize.FASTOCTREE), "PNG", transparency=0)
 
 
 def _png16(image: Image.Image) -> bytes:
-    """A grey PNG of 16 bits a pixel."""
-    return _saved(image.convert("L").convert("I").point(lambda level: level * 257).convert("I;16"), "PNG")
+    """Encode a grey PNG with 16 bits per pixel."""
+    return _encode(image.convert("L").convert("I").point(lambda level: level * 257).convert("I;16"), "PNG")
 
 
 def _gif(image: Image.Image) -> bytes:
-    return _saved(image.quantize(128, Image.Quantize.FASTOCTREE), "GIF")
+    return _encode(image.quantize(128, Image.Quantize.FASTOCTREE), "GIF")
 
 
 FORMATS: dict[str, Format] = {
     "jpeg": Format("jpg", "image/jpeg", _jpeg),
-    "progressive": Format("jpg", "image/jpeg", lambda image: _saved(image, "JPEG", progressive=True)),
+    "progressive": Format("jpg", "image/jpeg", lambda image: _encode(image, "JPEG", progressive=True)),
     "grey": Format("jpg", "image/jpeg", lambda image: _jpeg(image.convert("L"))),
     "cmyk": Format("jpg", "image/jpeg", lambda image: _jpeg(image.convert("CMYK"))),
     "rotated": Format("jpg", "image/jpeg", _rotated),
-    "png": Format("png", "image/png", lambda image: _saved(image, "PNG", compress_level=1)),
+    "png": Format("png", "image/png", lambda image: _encode(image, "PNG", compress_level=1)),
     "palette": Format("png", "image/png", _palette),
     "png16": Format("png", "image/png", _png16),
-    "webp": Format("webp", "image/webp", lambda image: _saved(image, "WEBP", quality=80, method=0)),
+    "webp": Format("webp", "image/webp", lambda image: _encode(image, "WEBP", quality=80, method=0)),
     "gif": Format("gif", "image/gif", _gif),
 }
 
 
 @lru_cache(maxsize=32)
 def encoded_picture(format_name: str, kind: str, number: int) -> bytes:
-    """The bytes of a picture; the latest are kept for retries. Raises KeyError for an unknown format or kind."""
+    """Return the bytes of a picture; cache the latest for retries. Raises KeyError for an unknown format or kind."""
     return FORMATS[format_name].encode(picture(kind, number).paint())
 
 
 @lru_cache(maxsize=32)
 def encoded_shape(width: int, height: int, kind: str, number: int) -> bytes:
-    """A picture pressed into an odd shape (pixels), as JPEG. Raises KeyError for an unknown kind."""
+    """Return a picture squeezed to an odd shape (pixels), as JPEG. Raises KeyError for an unknown kind."""
     return _jpeg(picture(kind, number).paint().resize(scaled((width, height), 1)))

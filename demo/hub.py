@@ -1,4 +1,4 @@
-"""A small Hugging Face hub on the loopback interface: what quickstart and the tests fetch their metadata from."""
+"""A small Hugging Face hub on the loopback interface, from which quickstart and the tests fetch metadata."""
 
 import contextlib
 import re
@@ -16,12 +16,12 @@ PAGE = b"<!DOCTYPE html><html><title>Sign in</title><p>Please sign in to use thi
 
 @dataclass(frozen=True)
 class Fault:
-    """One answer that goes wrong.
+    """One faulty response.
 
     ``status``: a request gets this HTTP status, with the headers given. ``portal``: it gets a web page, as behind
-    a sign-in page. With ``method`` GET, a HEAD passes. The others spoil the body of a GET and always let a HEAD
-    pass: ``html`` a web page instead of the file, ``cut`` half of the file and then a closed connection, ``flip``
-    one bit changed, ``stall`` no answer until the hub closes.
+    a sign-in page. With ``method`` GET, a HEAD succeeds. The other kinds spoil the body of a GET; a HEAD always
+    succeeds: ``html`` sends a web page instead of the file, ``cut`` half of the file and then closes the connection,
+    ``flip`` changes one bit, ``stall`` sends nothing until the hub closes.
     """
 
     kind: Literal["status", "portal", "html", "cut", "flip", "stall"]
@@ -29,19 +29,19 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict)
     method: Literal["any", "GET"] = "any"
 
-    def concerns(self, method: str) -> bool:
-        """Whether a request of this method meets the fault."""
+    def applies_to(self, method: str) -> bool:
+        """Return whether the fault applies to a request of this method."""
         return method == "GET" or (self.method == "any" and self.kind in ("status", "portal"))
 
 
 def busy(status: int, retry_after: str | None = None, method: Literal["any", "GET"] = "any") -> Fault:
-    """A hub that asks to come back later: 429 or 503, ``retry_after`` in seconds or as an HTTP date."""
+    """Return the fault of a busy hub: status 429 or 503, ``retry_after`` in seconds or as an HTTP date."""
     return Fault("status", status, {} if retry_after is None else {"Retry-After": retry_after}, method)
 
 
 @dataclass
 class Hub:
-    """A running hub: where it listens, and which requests it has answered ("GET name.parquet")."""
+    """A running hub: its URL, and the requests that it received ("GET name.parquet")."""
 
     folder: Path
     repo_id: str
@@ -53,12 +53,12 @@ class Hub:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def next_fault(self, method: str, name: str) -> Fault | None:
-        """Count a request, and take the fault that it meets off the script."""
+        """Record a request, and pop the next fault of the file if it applies to this method."""
         with self._lock:
             self.requests.append(f"{method} {name}")
-            script = self.faults.get(name, [])
-            if script and script[0].concerns(method):
-                return script.pop(0)
+            pending = self.faults.get(name, [])
+            if pending and pending[0].applies_to(method):
+                return pending.pop(0)
             return None
 
 
@@ -72,10 +72,10 @@ def serve_hub(
 ) -> Iterator[Hub]:
     """Serve the files of ``folder`` as the dataset ``repo_id`` at ``revision``, until the block ends.
 
-    ``port`` 0 takes a free one; HF_ENDPOINT should be the hub's ``url``. ``faults`` is a script a file name:
-    each fault is met by one request. Raises OSError if the port is taken.
+    ``port`` 0 selects a free one; set HF_ENDPOINT to the hub's ``url``. ``faults`` lists the faults of each file:
+    each applies to one request. Raises OSError if the port is taken.
     """
-    hub = Hub(folder, repo_id, revision, {name: list(script) for name, script in (faults or {}).items()})
+    hub = Hub(folder, repo_id, revision, {name: list(pending) for name, pending in (faults or {}).items()})
     server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, hub))
     server.daemon_threads = True
     hub.url = f"http://127.0.0.1:{server.server_port}"
@@ -91,7 +91,7 @@ def serve_hub(
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers ``/datasets/<repo>/resolve/<revision>/<file>`` with the headers that huggingface_hub reads."""
+    """Serves ``/datasets/<repo>/resolve/<revision>/<file>`` with the headers that huggingface_hub reads."""
 
     protocol_version = "HTTP/1.1"
 
@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Keep quiet."""
+        """Disable the request log."""
 
     def _answer(self) -> None:
         asked = re.fullmatch(r"/datasets/(.+)/resolve/([^/]+)/([^/?]+)", self.path)
@@ -132,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if fault == "portal":
             return self._send(HTTPStatus.OK, {"Content-Type": "text/html", "Content-Length": str(len(PAGE))}, PAGE)
-        data = PAGE if fault == "html" else _flipped(path.read_bytes(), fault == "flip")
+        data = PAGE if fault == "html" else _flip_bit(path.read_bytes(), fault == "flip")
         self._send_part(data, self._headers(path, data), cut=fault == "cut")
         return None
 
@@ -159,14 +159,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        # A client that is gone (killed, or told enough by the headers) is no fault of the hub.
+        # A client may close early: it was killed, or needs only the headers.
         with contextlib.suppress(ConnectionError):
             self.end_headers()
             if self.command == "GET":
                 self.wfile.write(body)
 
 
-def _flipped(data: bytes, flip: bool) -> bytes:
+def _flip_bit(data: bytes, flip: bool) -> bytes:
     if not flip:
         return data
     middle = len(data) // 2

@@ -39,13 +39,13 @@ JULIA_SETS: dict[str, complex] = {
 }
 FRACTAL_STEPS = 40
 FRACTAL_WIDTH = 260
-"""Fractals are computed at this width at most, then enlarged: they cost most per pixel."""
+"""Maximum width at which fractals are computed before enlarging: they cost the most per pixel."""
 MOSAIC_WIDTH = 400
-"""The same for mosaics."""
+"""Maximum width at which mosaics are computed before enlarging."""
 
 
 def fractal(dice: random.Random) -> Picture:
-    """A Julia set in three colours."""
+    """Describe a Julia set in three colours."""
     size, name, names = any_size(dice), dice.choice(list(JULIA_SETS)), any_colours(dice, 3)
     colours = " and ".join(names)
     caption = f"{with_article(name).capitalize()} fractal, a Julia set in {colours}"
@@ -64,7 +64,7 @@ def _paint_fractal(size: Size, constant: complex, zoom: float, turn: float, stop
 
 
 def _escape_steps(plane: np.ndarray, constant: complex) -> np.ndarray:
-    """How many steps each point takes to run away, with a fraction that makes the bands smooth."""
+    """Return the steps until each point escapes, with a fraction that smooths the bands."""
     steps = np.full(plane.size, FRACTAL_STEPS, np.float32)
     places, values = np.arange(plane.size), plane.ravel()
     for step in range(FRACTAL_STEPS):
@@ -77,7 +77,7 @@ def _escape_steps(plane: np.ndarray, constant: complex) -> np.ndarray:
 
 
 def mosaic(dice: random.Random) -> Picture:
-    """Irregular tiles (Voronoi cells) with dark joints, like stained glass."""
+    """Describe irregular tiles (Voronoi cells) with dark joints, like stained glass."""
     size, names, across = any_size(dice), any_colours(dice, dice.randint(3, 5)), dice.randint(5, 12)
     caption = f"A stained glass mosaic of {', '.join(names[:-1])} and {names[-1]} tiles"
     return Picture(size, caption, partial(_paint_mosaic, size, across, dice.getrandbits(32), _stops(names)))
@@ -98,7 +98,7 @@ def _paint_mosaic(size: Size, across: int, seed: int, stops: list[Colour]) -> Im
 
 
 def _voronoi(size: Size, cell: float, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The nearest seed of every pixel, and how much farther the second nearest is (in cells).
+    """Return the nearest seed of every pixel, and how much farther the second nearest is (in cells).
 
     One seed lies in each cell of a square grid, so only the nine cells around a pixel can hold the nearest.
     """
@@ -119,7 +119,7 @@ def _voronoi(size: Size, cell: float, seeds: np.ndarray) -> tuple[np.ndarray, np
 
 
 def waves(dice: random.Random) -> Picture:
-    """Rings that spread from several points and interfere."""
+    """Describe rings that spread from several points and interfere."""
     size, sources, names = any_size(dice), dice.randint(2, 5), any_colours(dice, 3)
     surface = f"{with_article(names[1])} surface, {names[0]} in the troughs and {names[2]} on the crests"
     caption = f"Ripples from {a_few(sources, 'point')} interfering on {surface}"
@@ -137,7 +137,7 @@ def _paint_waves(size: Size, points: tuple[tuple[float, float, float], ...], sto
 
 
 def flower(dice: random.Random) -> Picture:
-    """A bloom of several rings of petals around a spiral of florets."""
+    """Describe a bloom of several rings of petals around a spiral of florets."""
     size, petals, rings = any_size(dice), dice.choice((8, 13, 21)), dice.randint(2, 4)
     petal, heart, ground = any_colours(dice, 3)
     petal_rings = f"{a_few(petals, 'petal')} in each of {a_few(rings, 'ring')}"

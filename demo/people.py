@@ -1,4 +1,4 @@
-"""Painter of portraits: simple faces whose boxes are known, so that face blurring has something to do."""
+"""Painter of portraits: simple faces with known boxes, as input for face blurring."""
 
 import random
 from dataclasses import dataclass
@@ -31,16 +31,16 @@ HAIRS: dict[str, Colour] = {
     "grey": (168, 168, 170),
 }
 FACE_HEIGHT = 0.5
-"""Height of a face as a share of the picture's, where there is room beside it."""
+"""Height of a face as a share of the picture's, if its width fits."""
 FACE_WIDTH = 0.6
-"""Most of the width that a person has which the face may take, as a share."""
+"""Maximum share of a person's width that the face takes."""
 FACE_SHAPE = 0.8
-"""Width of a face over its height."""
+"""Ratio of a face's width to its height."""
 
 
 @dataclass(frozen=True)
 class Person:
-    """What one person looks like."""
+    """The appearance of one person."""
 
     skin: Colour
     hair: str
@@ -52,7 +52,7 @@ class Person:
 
 
 def portrait(dice: random.Random) -> Picture:
-    """One to three people, looking at the viewer."""
+    """Describe one to three people who look at the viewer."""
     size, count, ground = any_size(dice), dice.choice((1, 1, 1, 2, 2, 3)), any_colours(dice, 1)[0]
     people = tuple(_any_person(dice) for _ in range(count))
     faces = tuple(_face_box(size, number, count) for number in range(count))

@@ -1,4 +1,4 @@
-"""The pictures of the demo's web, by kind and number: the same ones on every machine."""
+"""The pictures of the demo's web by kind and number, identical on every machine."""
 
 import random
 from collections.abc import Callable
@@ -32,5 +32,5 @@ def picture(kind: str, number: int) -> Picture:
 
 
 def kind_of(number: int) -> str:
-    """The kind whose turn it is at ``number``: all kinds come equally often."""
+    """Return the kind of picture ``number``; all kinds are equally frequent."""
     return KINDS[number % len(KINDS)]

@@ -28,7 +28,7 @@ from demo.drawing import (
 
 
 def planet(dice: random.Random) -> Picture:
-    """A banded planet among stars; some have a ring, some moons."""
+    """Describe a banded planet among stars; some have a ring, some have moons."""
     size, names, ringed, moons = any_size(dice), any_colours(dice, 2), dice.random() < 0.5, dice.randint(0, 3)
     extras = ("with a bright ring and " if ringed else "with ") + a_few(moons, "moon")
     globe = f"{with_article(names[0]).capitalize()} planet with {names[1]} bands"

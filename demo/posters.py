@@ -1,4 +1,4 @@
-"""Painters of lettering: text posters, and the notice that hosts show instead of a picture that is gone."""
+"""Painters of lettering: text posters, and the placeholder that hosts serve for a deleted picture."""
 
 import random
 from functools import partial
@@ -39,7 +39,7 @@ THIRD = ("Festival", "Market", "Week", "Parade", "Night", "Contest", "Fair", "Sa
 
 
 def poster(dice: random.Random) -> Picture:
-    """Three lines of large letters over a band of shapes."""
+    """Describe three lines of large letters over a band of shapes."""
     size, (ground, ink) = any_size(dice), any_colours(dice, 2)
     words, year = (dice.choice(FIRST), dice.choice(SECOND), dice.choice(THIRD)), dice.randint(1950, 2025)
     shape = dice.choice(("circles", "stripes", "triangles"))
@@ -93,14 +93,14 @@ def _draw_line(
     room: tuple[float, float],
     colour: Colour,
 ) -> None:
-    """Write ``text`` as large as the room allows."""
+    """Draw ``text`` as large as the space allows."""
     unit = letters(100).getbbox(text)
     share = min(room[0] / (unit[2] - unit[0]), room[1] / 100)
     draw.text(centre, text, fill=colour, font=letters(max(6, int(100 * share))), anchor="mm")
 
 
 def not_available() -> Picture:
-    """The placeholder that several dead links of one host share."""
+    """Describe the placeholder that several dead links of one host share."""
     return Picture((300, 300), "", _paint_not_available)
 
 

@@ -1,7 +1,7 @@
-"""The picture web in a process of its own, which outlives a killed quickstart for a moment.
+"""The demo's web in a separate process that outlives a killed quickstart for a few seconds.
 
-A downloader whose quickstart was killed lives on for about a second. Were the web gone at once, it would use that
-second to write down the rest of its URLs as failed, which no later run would try again.
+A downloader runs for about a second after its quickstart was killed. If the web stopped at once, the downloader would
+record its remaining URLs as failed, and a later run would not try them again.
 """
 
 import contextlib
@@ -14,17 +14,17 @@ from demo.web import serve_pictures
 from tasks.contracts.errors import PipelineError
 
 GRACE_SECONDS = 5.0
-"""How long the web stays up when its quickstart has gone without ending it."""
+"""How long the web stays up after its quickstart was killed."""
 
 PATIENCE_SECONDS = 20.0
-"""How long a port may be taken before that is an error: a killed quickstart's web still holds it for a while."""
+"""How long to wait for a port that is in use: a killed quickstart's web holds it for a while."""
 
 
 @contextlib.contextmanager
 def pictures_process(port: int = 0, patience: float = PATIENCE_SECONDS) -> Iterator[str]:
-    """Serve the demo's web on ``port`` of 127.0.0.1 (0: a free one) from another process; gives the base URL.
+    """Serve the demo's web on ``port`` of 127.0.0.1 (0: a free one) from another process; yield the base URL.
 
-    Raises PipelineError if the port stays taken for ``patience`` seconds.
+    Raises PipelineError if the port is still in use after ``patience`` seconds.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "demo.process"],
@@ -34,13 +34,13 @@ def pictures_process(port: int = 0, patience: float = PATIENCE_SECONDS) -> Itera
         start_new_session=True,
     )
     try:
-        yield _greet(process, port, patience)
+        yield _wait_until_serving(process, port, patience)
     finally:
         process.terminate()
         process.communicate()
 
 
-def _greet(process: "subprocess.Popen[str]", port: int, patience: float) -> str:
+def _wait_until_serving(process: "subprocess.Popen[str]", port: int, patience: float) -> str:
     if process.stdin is None or process.stdout is None:
         raise PipelineError("the quickstart's web has no pipes to its parent")
     process.stdin.write(f"{port} {patience}\n")
@@ -57,18 +57,18 @@ def _serve() -> None:
     while True:
         try:
             with serve_pictures(int(port)) as url:
-                _answer(f"serving {url}")
-                sys.stdin.read()  # until the quickstart has gone; it ends this process if all is well
+                _write_line(f"serving {url}")
+                sys.stdin.read()  # returns when the quickstart is gone; normally it terminates this process first
                 time.sleep(GRACE_SECONDS)
                 return
         except PipelineError as error:
             if time.monotonic() >= deadline:
-                _answer(f"error {error}")
+                _write_line(f"error {error}")
                 return
             time.sleep(0.5)
 
 
-def _answer(line: str) -> None:
+def _write_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -12,9 +12,9 @@ SEED = 20260724
 FILE_ROWS = (520, 500, 490, 490)
 """Rows of each Parquet file: 2,000 together, and not all of them full shards."""
 TWICE_PER_FILE = 3
-"""Rows of each file that stand in the next file too, under the same uid."""
-NOBODY = "http://127.0.0.1:1"
-"""Nobody listens on port 1, so a connection is refused at once."""
+"""Rows of each file that the next file repeats under the same uid."""
+UNREACHABLE = "http://127.0.0.1:1"
+"""An address without a server: connections to port 1 are refused at once."""
 
 SPECIAL_ROWS: dict[str, int] = {
     "/fault/403/{number}.jpg": 20,
@@ -28,7 +28,7 @@ SPECIAL_ROWS: dict[str, int] = {
     "/fault/cut/{number}.jpg": 20,
     "/fault/cut-unannounced/{number}.jpg": 20,
     "/fault/reset/{number}.jpg": 20,
-    NOBODY + "/jpeg/{kind}/{number}.jpg": 30,
+    UNREACHABLE + "/jpeg/{kind}/{number}.jpg": 30,
     "/my pictures/{kind}/{number}.jpg": 8,
     "/bilder-für-alle/{kind}/{number}.jpg": 8,
     "/no-ai/{kind}/{number}.jpg": 20,
@@ -48,12 +48,12 @@ SPECIAL_ROWS: dict[str, int] = {
     "/shape/2000x8/{number}.jpg": 3,
     "/shape/6x1200/{number}.jpg": 3,
 }
-"""How many rows have which kind of URL; all others are plain JPEGs. What each URL answers: demo/answers.py."""
+"""Rows per kind of URL; all others are plain JPEGs. demo/answers.py has the response of each URL."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the metadata, its URL still without the base that is known when the web is up."""
+    """One row of the metadata. ``path`` lacks the base URL, which is known once the web runs."""
 
     uid: str
     path: str
@@ -62,12 +62,12 @@ class Row:
     faces: tuple[Box, ...]
 
     def url(self, base_url: str) -> str:
-        """The full URL, for a web at ``base_url``."""
+        """Return the full URL for a web at ``base_url``."""
         return self.path if "://" in self.path else base_url + self.path
 
 
 def demo_rows() -> list[list[Row]]:
-    """The rows of each file, faults mixed over all of them: the same on every machine."""
+    """Return the rows of each file, with faults spread over all files; identical on every machine."""
     dice = random.Random(SEED)
     rows = _all_rows()
     dice.shuffle(rows)
@@ -84,7 +84,7 @@ def _all_rows() -> list[Row]:
     different = sum(FILE_ROWS) - TWICE_PER_FILE * len(FILE_ROWS)
     templates += ["/jpeg/{kind}/{number}.jpg"] * (different - len(templates))
     rows = [_row(number, template) for number, template in enumerate(templates)]
-    # The last rows are plain pictures: an odd caption shall not be lost with a picture that fails.
+    # The last rows are plain pictures, so that no odd caption is lost with a failing picture.
     odd = odd_captions()
     return rows[: -len(odd)] + [replace(row, text=text) for row, text in zip(rows[-len(odd) :], odd, strict=True)]
 

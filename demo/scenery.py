@@ -1,4 +1,4 @@
-"""Painters of the open country: landscapes, balloons in the sky."""
+"""Painters of landscapes, and of balloons in the sky."""
 
 import math
 import random
@@ -29,7 +29,7 @@ from demo.drawing import (
 
 @dataclass(frozen=True)
 class Sky:
-    """A time of day: colours from the zenith to the horizon, and of the sun or moon."""
+    """A time of day: the colours from zenith to horizon, and of the sun or moon."""
 
     name: str
     stops: tuple[Colour, ...]
@@ -53,7 +53,7 @@ GROUNDS: dict[str, Colour] = {
 
 
 def landscape(dice: random.Random) -> Picture:
-    """Ridges of hills that fade with distance, before them a lake, a forest, a meadow or dunes."""
+    """Describe hills that fade with distance behind a lake, a forest, a meadow or dunes."""
     size, sky, ground, ridges = (
         any_size(dice),
         dice.choice(SKIES),
@@ -79,7 +79,7 @@ def _paint_landscape(size: Size, sky: Sky, ground: str, ridges: int, seed: int) 
 
 
 def paint_sky(size: Size, sky: Sky, seed: int) -> Image.Image:
-    """A sky of ``size`` pixels with its sun or moon, and stars when it is dark."""
+    """Paint a sky of ``size`` pixels with its sun or moon, and with stars if it is dark."""
     dice, (width, height) = random.Random(seed), size
     canvas = vertical_gradient(size, sky.stops)
     draw = ImageDraw.Draw(canvas)
@@ -93,7 +93,7 @@ def paint_sky(size: Size, sky: Sky, seed: int) -> Image.Image:
 
 
 def ridge_line(width: int, noise: np.random.Generator, middle: float, swing: float) -> list[tuple[float, float]]:
-    """Points of an uneven line from the left edge to the right one, around row ``middle``."""
+    """Return the points of an uneven line from the left to the right edge, around row ``middle``."""
     x = np.linspace(0, 1, 80)
     line = np.zeros_like(x)
     for wave in (1, 2, 4, 8, 16):
@@ -146,7 +146,7 @@ def _paint_dunes(canvas: Image.Image, shore: int, colour: Colour, noise: np.rand
 
 
 def balloons(dice: random.Random) -> Picture:
-    """Striped hot-air balloons over hills."""
+    """Describe striped hot-air balloons over hills."""
     size, sky, count, names = any_size(dice), dice.choice(SKIES[:3]), dice.randint(1, 7), any_colours(dice, 2)
     flight = f"{a_few(count, 'hot-air balloon')} with {names[0]} and {names[1]} stripes"
     caption = f"{flight.capitalize()} drifting over green hills at {sky.name}"

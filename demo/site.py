@@ -1,4 +1,4 @@
-"""The demo in a data root: the web under the port that the metadata is pinned to, and the metadata itself."""
+"""The demo in a data root: its web on the port that the metadata's URLs contain, and the metadata itself."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ from tasks.io.files import remove_leftovers, write_json
 
 @dataclass(frozen=True)
 class DemoWeb:
-    """A demo that is up: where its pictures are served, and the slice whose files lie in ``hub_folder``."""
+    """A running demo: the base URL of its pictures, and the slice whose files are in ``hub_folder``."""
 
     base_url: str
     hub_folder: Path
     slice: DemoSlice
 
 
-class _Note(BaseModel):
-    """What ``demo.json`` remembers, so that a later run finds the same port and the same metadata."""
+class _DemoState(BaseModel):
+    """The content of ``demo.json``, from which a later run takes the same port and metadata."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,30 +33,30 @@ class _Note(BaseModel):
 
 @contextlib.contextmanager
 def demo_web(folder: Path, patience: float = PATIENCE_SECONDS) -> Iterator[DemoWeb]:
-    """Serve the demo of ``folder``: ``demo.json`` and ``hub/`` are made on first use and kept from then on.
+    """Serve the demo of ``folder``; create ``demo.json`` and ``hub/`` on first use and reuse them later.
 
-    The URLs in the metadata hold the port, so a later run needs the same one. Raises PipelineError if
-    somebody else still holds it after ``patience`` seconds, or if ``demo.json`` cannot be understood.
+    The URLs in the metadata contain the port, so a later run needs the same one. Raises PipelineError if another
+    process still holds it after ``patience`` seconds, or if ``demo.json`` is invalid.
     """
-    note = _read(folder / "demo.json")
-    with pictures_process(note.port if note else 0, patience) as base_url:
-        yield DemoWeb(base_url, folder / "hub", _slice(folder, note, base_url))
+    state = _read(folder / "demo.json")
+    with pictures_process(state.port if state else 0, patience) as base_url:
+        yield DemoWeb(base_url, folder / "hub", _load_or_write_slice(folder, state, base_url))
 
 
-def _slice(folder: Path, note: _Note | None, base_url: str) -> DemoSlice:
-    """The slice that is there already, else a new one; ``demo.json`` is written last."""
-    if note and note.slice.lies_in(folder / "hub"):
-        return note.slice
+def _load_or_write_slice(folder: Path, state: _DemoState | None, base_url: str) -> DemoSlice:
+    """Return the existing slice if its files are intact, else write a new one and then ``demo.json``."""
+    if state and state.slice.is_complete_in(folder / "hub"):
+        return state.slice
     remove_leftovers(folder / "hub")
     demo = write_slice(folder / "hub", base_url)
     port = int(base_url.rpartition(":")[2])
-    write_json(folder / "demo.json", _Note(port=port, slice=demo).model_dump(mode="json"))
+    write_json(folder / "demo.json", _DemoState(port=port, slice=demo).model_dump(mode="json"))
     return demo
 
 
-def _read(path: Path) -> _Note | None:
+def _read(path: Path) -> _DemoState | None:
     try:
-        return _Note.model_validate_json(path.read_bytes())
+        return _DemoState.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError as error:

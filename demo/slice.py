@@ -42,7 +42,7 @@ class DemoFile(BaseModel):
 
 
 class DemoSlice(BaseModel):
-    """The slice as a hub would pin it: repository, commit (40 hex digits) and files."""
+    """A pinned slice: repository, commit (40 hex digits) and files."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,9 +50,9 @@ class DemoSlice(BaseModel):
     revision: str
     files: tuple[DemoFile, ...]
 
-    def lies_in(self, folder: Path) -> bool:
-        """Whether every file is in ``folder``, byte for byte."""
-        return all(_holds(folder / file.name, file) for file in self.files)
+    def is_complete_in(self, folder: Path) -> bool:
+        """Return whether ``folder`` holds every file, byte for byte."""
+        return all(_matches_file(folder / file.name, file) for file in self.files)
 
 
 def write_slice(folder: Path, base_url: str) -> DemoSlice:
@@ -62,7 +62,7 @@ def write_slice(folder: Path, base_url: str) -> DemoSlice:
 
 
 def slice_yaml(demo: DemoSlice) -> dict[str, Any]:
-    """The slice file's content: pins, and settings that suit 2,000 attempts on two cores."""
+    """Return the content of the slice file: pins, and settings for 2,000 attempts on two cores."""
     return {
         "name": NAME,
         "repo_id": demo.repo_id,
@@ -97,7 +97,7 @@ def _table(rows: list[Row], base_url: str) -> pa.Table:
 
 
 def _record(row: Row, url: str) -> dict[str, Any]:
-    """A row in DataComp's columns. Scores and hash are made up: nothing in the pipeline may rely on them."""
+    """Return a row with DataComp's columns. Scores and hash are made up; the pipeline does not use them."""
     dice = random.Random(row.uid)
     return {
         "uid": row.uid,
@@ -116,5 +116,5 @@ def _hex(text: str, digits: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:digits]
 
 
-def _holds(path: Path, file: DemoFile) -> bool:
+def _matches_file(path: Path, file: DemoFile) -> bool:
     return path.is_file() and path.stat().st_size == file.bytes and sha256_of(path) == file.sha256

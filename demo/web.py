@@ -18,16 +18,16 @@ from tasks.contracts.errors import PipelineError
 
 HOST = "127.0.0.1"
 SLOW_SECONDS = 12.0
-"""How long a slow answer takes: longer than the quickstart's timeout."""
+"""Delay of a slow response: longer than the quickstart's timeout."""
 IDLE_SECONDS = 30
 """How long a client may stay silent."""
 
 
 @contextlib.contextmanager
 def serve_pictures(port: int = 0) -> Iterator[str]:
-    """Serve the demo's web on ``port`` of 127.0.0.1 (0: a free one) and give its base URL.
+    """Serve the demo's web on ``port`` of 127.0.0.1 (0: a free one) and yield its base URL.
 
-    Raises PipelineError if the port is taken.
+    Raises PipelineError if the port is in use.
     """
     with _listen(port) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="demo-web", daemon=True)
@@ -54,7 +54,7 @@ def _listen(port: int) -> "_Server":
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # More than the downloader's threads: a full queue of connections would cost each a second or more.
+    # More than the downloader's threads: a full queue delays each connection by a second or more.
     request_queue_size = 256
 
     def __init__(self, *args: Any) -> None:
@@ -62,12 +62,12 @@ class _Server(ThreadingHTTPServer):
         super().__init__(*args)
 
     def server_bind(self) -> None:
-        """Bind as HTTPServer does, but without asking for the host's name: that may hang without a network."""
+        """Bind as HTTPServer does, but skip its lookup of the host name, which may hang without a network."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.socket.getsockname()[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Pass over clients that went away: they belong here. Anything else is a fault of ours and is shown."""
+        """Ignore clients that disconnected, which is expected; report any other error."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -79,7 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = IDLE_SECONDS
 
     def do_GET(self) -> None:
-        """Give the answer that the path asks for, in its manner."""
+        """Send the response of the path in its manner."""
         reply = answer(unquote(urlsplit(self.path).path))
         if reply.manner == "reset":
             self._reset()
@@ -91,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(reply.body[: len(reply.body) // 2] if cut else reply.body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: thousands of requests are no news."""
+        """Disable the log, which would have thousands of lines."""
 
     def _send_head(self, reply: Answer) -> None:
         self.send_response(reply.status)

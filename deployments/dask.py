@@ -1,4 +1,4 @@
-"""The task runner that a cluster profile gives."""
+"""The Dask task runner of a cluster profile."""
 
 import logging
 import os
@@ -9,26 +9,26 @@ from typing import Any
 from tasks.contracts.cluster_profile import AddressDask, ClusterProfile, LocalDask, SlurmDask
 from tasks.running.fanout import JobRunner
 
-# By default a LocalCluster gives a worker up that takes more than 15 s to come back after a crash, and then
-# waits for ever for workers that nobody starts; measured with Dask 2026.8.
+# By default a LocalCluster drops a worker that takes more than 15 s to restart after a crash, and then waits forever
+# for workers that nothing starts (measured with Dask 2026.8).
 _DASK_CONFIG = {
     "distributed.deploy.lost-worker-timeout": "1 hour",
-    # Workers that a job may take down before Dask gives up on it; innocent jobs on the same worker count them too.
+    # How many workers may die under a job before Dask fails it. Other jobs on the same worker count these deaths too.
     "distributed.scheduler.allowed-failures": 2,
-    # What adaptive scaling expects of a job whose like has not run yet: by default half a second, too little for more.
+    # Adaptive scaling assumes this duration for a job of an unknown kind. The default, 0.5 s, is too short to scale up.
     "distributed.scheduler.unknown-task-duration": "60s",
 }
-# Each worker would tell twenty lines of its birth and death; it reads this while it imports Dask. Beside it stand
-# Dask's own: a worker that does one task at a time needs no threads of OpenBLAS on every core.
+# Without this each worker logs about twenty lines when it starts and stops; it is read while the worker imports Dask.
+# Dask's own defaults stay: they keep OpenBLAS from starting threads on every core for one task at a time.
 _WORKER_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 _PRELOAD = "distributed.worker.preload"
 _LOCAL_STARTUP_SECONDS = 120
 
 
 def task_runner(profile: ClusterProfile, report_folder: Path | None = None) -> JobRunner:
-    """A Dask task runner for the profile. Its cluster starts with the first task that is submitted to it.
+    """Create a Dask task runner for the profile. Its cluster starts when the first task is submitted.
 
-    Dask's performance report is left in ``report_folder``. Raises SettingsError if the profile cannot be used here.
+    Dask's performance report is written to ``report_folder``. Raises SettingsError if the profile cannot be used here.
     """
     # Imported here: Dask takes a second to import, which --help should not wait for.
     import dask
@@ -41,12 +41,15 @@ def task_runner(profile: ClusterProfile, report_folder: Path | None = None) -> J
     dask.config.set({**_DASK_CONFIG, _WORKER_ENVIRONMENT: quiet, _PRELOAD: list(preloaded)})
     logging.getLogger("distributed").setLevel(logging.WARNING)
     return ClusterRunner(
-        jobs_at_once=worker_count(profile), report_folder=report_folder, startup_seconds=seconds, **_workers(profile)
+        jobs_at_once=worker_count(profile),
+        report_folder=report_folder,
+        startup_seconds=seconds,
+        **_cluster_arguments(profile),
     )
 
 
 def worker_count(profile: ClusterProfile) -> int:
-    """How many tasks the profile's workers run at a time, at most. Raises SettingsError if it cannot be used here."""
+    """Return how many tasks the profile's workers run at once. Raises SettingsError if it cannot be used here."""
     dask = profile.dask
     if isinstance(dask, AddressDask):
         return dask.workers
@@ -54,17 +57,17 @@ def worker_count(profile: ClusterProfile) -> int:
         from deployments.workers.local import usable_cpus
 
         return (dask.workers or usable_cpus()) * dask.threads_per_worker
-    from deployments.workers.node import workers_on
-    from deployments.workers.srun import allocation
+    from deployments.workers.node import workers_per_node
+    from deployments.workers.srun import read_allocation
 
     if isinstance(dask, SlurmDask):
-        return dask.jobs * workers_on(dask, profile.worker_job(dask).cpus_per_task or 1) * dask.threads_per_worker
-    job = allocation(os.environ)
-    return job.nodes * workers_on(dask, job.cpus_per_node) * dask.threads_per_worker
+        return dask.jobs * workers_per_node(dask, profile.worker_job(dask).cpus_per_task or 1) * dask.threads_per_worker
+    job = read_allocation(os.environ)
+    return job.nodes * workers_per_node(dask, job.cpus_per_node) * dask.threads_per_worker
 
 
-def _workers(profile: ClusterProfile) -> dict[str, Any]:
-    """Arguments of the task runner that tell where its workers come from."""
+def _cluster_arguments(profile: ClusterProfile) -> dict[str, Any]:
+    """Return the arguments of the task runner that select where its workers run."""
     dask = profile.dask
     if isinstance(dask, AddressDask):
         return {"address": dask.address}

@@ -60,7 +60,7 @@ def _pool_template(pool: PoolName, cluster: str | None) -> tuple[str, dict[str, 
         if cluster is not None:
             raise SettingsError(f"--cluster {cluster}: a profile's job variables are for --pool slurm; leave it out")
         return ProcessWorker.type, ProcessWorker.get_default_base_job_template()
-    # Imported here: `ui` needs nothing of Slurm.
+    # Imported here: `ui` does not need the Slurm modules.
     from deployments.slurm.pool import job_template
     from deployments.slurm.worker import SlurmWorker
 
@@ -68,9 +68,9 @@ def _pool_template(pool: PoolName, cluster: str | None) -> tuple[str, dict[str, 
 
 
 def _put_deployment(flow: Flow[..., Any], declared: dict[str, Any], client: SyncPrefectClient) -> str:
-    """Create the deployment, or update it; return what was done.
+    """Create or update the deployment; return which of the two was done.
 
-    An update leaves alone what belongs to the site: schedules, limits, default parameters, whether it is paused.
+    An update keeps what users configure on the server: schedules, limits, default parameters and the paused state.
     """
     pool = declared["work_pool"]
     content = {

@@ -12,10 +12,10 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 from tasks.contracts.errors import PipelineError
 
 PATIENCE_SECONDS = 300.0
-"""How long a server may be down or busy before a request is given up."""
+"""How long a request is repeated while the server is down or busy."""
 
-_LONGEST_DELAY = 15.0
-_PASSING_STATUS = frozenset({429, 500, 502, 503, 504})
+_MAX_DELAY = 15.0
+_RETRIED_STATUS = frozenset({429, 500, 502, 503, 504})
 Result = TypeVar("Result")
 Report = Callable[[str], None]
 
@@ -34,20 +34,20 @@ def ask_with_patience(
         except Exception as error:
             if isinstance(error, PipelineError):
                 raise
-            trouble = passing_trouble(error)
-            if trouble is None:
-                raise _rejection(error) from error
+            failure = temporary_failure(error)
+            if failure is None:
+                raise _final_error(error) from error
             if time.monotonic() + delay > deadline:
-                raise _no_answer(trouble, seconds) from None
-        if trouble != reported:
-            report(f"The Prefect server at {PREFECT_API_URL.value()} {trouble}; trying again for {seconds:.0f} s.")
-            reported = trouble
+                raise _timeout_error(failure, seconds) from None
+        if failure != reported:
+            report(f"The Prefect server at {PREFECT_API_URL.value()} {failure}; trying again for {seconds:.0f} s.")
+            reported = failure
         time.sleep(delay)
-        delay = min(delay * 2, _LONGEST_DELAY)
+        delay = min(delay * 2, _MAX_DELAY)
 
 
 def print_line(line: str) -> None:
-    """Write a line to standard output at once."""
+    """Write a line to standard output and flush it."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -60,7 +60,7 @@ def _ask_once(request: Callable[[SyncPrefectClient], Result]) -> Result:
 
 
 def check_server_version(client: SyncPrefectClient) -> None:
-    """Raise PipelineError if the server is of another major version; Prefect only warns of an older minor one."""
+    """Raise PipelineError if the server has another major version; for an older minor version Prefect only warns."""
     try:
         client.raise_for_api_version_mismatch_once()
     except RuntimeError as error:
@@ -72,35 +72,35 @@ def check_server_version(client: SyncPrefectClient) -> None:
         ) from None
 
 
-def passing_trouble(error: BaseException) -> str | None:
-    """Return why the server could not answer now; None for an error that repeating does not cure."""
+def temporary_failure(error: BaseException) -> str | None:
+    """Return why the server could not answer now, or None if repeating the request does not help."""
     if isinstance(error, httpx.TransportError):
         return f"does not answer ({str(error) or type(error).__name__})"
     if isinstance(error, httpx.HTTPStatusError):
         status = error.response.status_code
-        return f"answers {status} ({error.response.reason_phrase})" if status in _PASSING_STATUS else None
-    # The client's check of the server's version wraps what went wrong.
-    return passing_trouble(error.__cause__) if isinstance(error, RuntimeError) and error.__cause__ else None
+        return f"answers {status} ({error.response.reason_phrase})" if status in _RETRIED_STATUS else None
+    # The client's version check wraps the original error in a RuntimeError.
+    return temporary_failure(error.__cause__) if isinstance(error, RuntimeError) and error.__cause__ else None
 
 
-def _no_answer(trouble: str, seconds: float) -> PipelineError:
+def _timeout_error(failure: str, seconds: float) -> PipelineError:
     return PipelineError(
-        f"the Prefect server at {PREFECT_API_URL.value()} {trouble}, for {seconds:.0f} s now; start it, or correct "
+        f"the Prefect server at {PREFECT_API_URL.value()} {failure}, for {seconds:.0f} s now; start it, or correct "
         "PREFECT_API_URL, and run the same command again: what is done is not done twice"
     )
 
 
-def _rejection(error: Exception) -> Exception:
-    """Return a sentence for an answer that is final; the error itself if it is not the server's."""
+def _final_error(error: Exception) -> Exception:
+    """Return a PipelineError for a final answer of the server, or ``error`` itself if the server did not send it."""
     url = PREFECT_API_URL.value()
     if isinstance(error, httpx.HTTPStatusError):
-        return PipelineError(f"the Prefect server at {url} {_status_in_words(error)}")
+        return PipelineError(f"the Prefect server at {url} {_describe_status(error)}")
     if isinstance(error, RuntimeError) and str(error).startswith("Failed to reach API"):
         return PipelineError(f"{url} is not the API of a Prefect server; give an address that ends with /api")
     return error
 
 
-def _status_in_words(error: httpx.HTTPStatusError) -> str:
+def _describe_status(error: httpx.HTTPStatusError) -> str:
     status = error.response.status_code
     if status in {401, 403}:
         return f"answers {status}: it wants credentials; set PREFECT_API_AUTH_STRING, or PREFECT_API_KEY for Cloud"

@@ -9,17 +9,18 @@ from prefect import flow, get_run_logger
 
 from deployments.dask import task_runner
 from tasks.audit.gate import Tally, check_gate, shard_names
-from tasks.audit.models import AuditJob, AuditTotals, ShardAudit
+from tasks.audit.models import NO_GATE, AuditJob, AuditTotals, ShardAudit
 from tasks.audit.task import audit_shards
 from tasks.contracts.cluster_profile import ClusterProfile, load_profile
 from tasks.contracts.errors import PipelineError, SettingsError
 from tasks.contracts.layout import GivenPath, absolute, default_audit_dir
-from tasks.contracts.settings import GateSettings
+from tasks.contracts.settings import DownloadSettings, GateSettings
 from tasks.io.failure_note import failure_noted
 from tasks.io.files import remove_leftovers, write_json
 from tasks.io.fingerprints import Verify
 from tasks.io.receipts import timed
 from tasks.io.shard_index import ShardIndexes
+from tasks.metadata.slices import load_slice
 from tasks.running.caching import stored_in
 from tasks.running.fanout import run_jobs
 from tasks.running.flow_lock import alone
@@ -37,6 +38,7 @@ def audit_download(
     cluster: str = "local",
     verify: Verify = "changed",
     metadata_sha256: str | None = None,
+    dataset_slice: str | None = None,
 ) -> AuditTotals:
     """Audit every raw shard, index it, and hold the totals to the gate.
 
@@ -47,6 +49,7 @@ def audit_download(
         cluster: Cluster profile: the name of a shipped one, or the path of a YAML file.
         verify: changed: trust noted hashes of unchanged files; full: hash everything again.
         metadata_sha256: Identity of the metadata slice that the shards were downloaded from, part of the cache key.
+        dataset_slice: Slice that gives what gate leaves out: name of a shipped one, or path of a YAML file.
     """
     shards_dir = absolute(shards_dir)
     audit_dir = absolute(audit_dir) if audit_dir else default_audit_dir(shards_dir)
@@ -54,28 +57,40 @@ def audit_download(
         raise SettingsError(
             f"audit_dir: the shards lie in {shards_dir}, not in a data root's raw/shards; name a folder"
         )
+    gate = _gate_of(gate, dataset_slice)
     profile = load_profile(cluster)
-    shards, foreign = shard_names(shards_dir)
+    shards, unexpected = shard_names(shards_dir)
     jobs = [
         AuditJob(shards_dir=shards_dir, audit_dir=audit_dir, shard=shard, metadata_sha256=metadata_sha256)
         for shard in shards
     ]
-    tally, rows = Tally(foreign), []
+    tally, rows = Tally(unexpected), []
+
+    def totals_now() -> AuditTotals:
+        return tally.totals().model_copy(update={"gate_given": gate != GateSettings()})
 
     def save() -> None:
-        write_json(audit_dir / "totals.json", tally.totals().model_dump(mode="json"))
+        write_json(audit_dir / "totals.json", totals_now().model_dump(mode="json"))
         write_json(audit_dir / "findings.json", [finding.model_dump(mode="json") for finding in tally.findings()])
 
     with timed(audit_dir, "audit"):
         for audit in _run(jobs, profile, audit_dir, verify, save):
             tally.add(audit)
             rows.append(_row(audit))
-    totals, findings = tally.totals(), tally.findings()
+    totals, findings = totals_now(), tally.findings()
     _say(totals)
     _show(rows, totals)
     with failure_noted(audit_dir, "audit"):
         check_gate(totals, gate, findings)
     return totals
+
+
+def _gate_of(gate: GateSettings, dataset_slice: str | None) -> GateSettings:
+    """Return the gate, with what it leaves out taken from the slice, if one is named."""
+    if dataset_slice is None:
+        return gate
+    slice_ = load_slice(dataset_slice)
+    return slice_.gate_settings(gate, slice_.download_settings(DownloadSettings()).number_sample_per_shard)
 
 
 def _run(
@@ -137,7 +152,7 @@ def _show(rows: list[dict[str, Any]], totals: AuditTotals) -> None:
     reasons = [{"reason": reason, "URLs": count} for reason, count in totals.failure_reasons.items()]
     show_table("failure-reasons", reasons, f"{totals.attempts - totals.successes:,} of {totals.attempts:,} URLs failed")
     rows = sorted(rows, key=lambda row: str(row["shard"]))
-    show_table("raw-shards", rows, f"{totals.shards:,} complete raw shards")
+    show_table("raw-shards", rows, f"{totals.shards:,} complete raw shards{totals.missing_gate()}")
 
 
 def _say(totals: AuditTotals) -> None:
@@ -149,6 +164,8 @@ def _say(totals: AuditTotals) -> None:
         totals.findings,
         totals.failure_reasons,
     )
+    if not totals.gate_given:
+        get_run_logger().warning(NO_GATE)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tasks.contracts.layout import DataRoot, GivenPath, absolute
 from tasks.metadata.hub import Source
-from tasks.metadata.pin import check_asked, commit_of, write_slice
+from tasks.metadata.pin import check_request, resolve_commit, write_slice
 from tasks.metadata.task import pin_metadata_file
 from tasks.running.outcomes import ends_in_words, run_task
 
@@ -50,10 +50,10 @@ def pin_slice(
         repo_id: Dataset repository on the hub.
         revision: Branch, tag or commit; the slice pins the commit that it names now.
     """
-    check_asked(name, repo_id, files)
+    check_request(name, repo_id, files)
     path = absolute(slice_file)
     source = Source(repo_id, revision)
-    source = replace(source, revision=commit_of(source, files[0]))
+    source = replace(source, revision=resolve_commit(source, files[0]))
     data = DataRoot(absolute(root))
     pins = [run_task(pin_metadata_file, data.metadata, source, file) for file in files]
     slice_ = write_slice(path, name, source, pins)

@@ -11,6 +11,7 @@ from prefect.client.schemas.responses import DeploymentResponse
 from prefect.workers.base import BaseJobConfiguration, BaseVariables
 from pydantic import ConfigDict, Field
 
+from deployments.slurm import attempt
 from deployments.slurm.environment import write_environment
 from deployments.slurm.patience import ask_before_submission
 from deployments.slurm.script import Job, environment_path, render
@@ -57,6 +58,10 @@ class SlurmJobConfiguration(BaseJobConfiguration):
         super().prepare_for_flow_run(flow_run, deployment, flow, work_pool, worker_name, worker_id)
         # A process that gets SIGTERM cannot know why: it gives way, and the worker decides from Slurm's state.
         self.env.setdefault(_SIGTERM, "relinquish")
+
+    @staticmethod
+    def _base_flow_run_command() -> str:
+        return attempt.COMMAND
 
     def write_files(self, flow_run_id: UUID) -> Path:
         """Make the folder of a new attempt with its script and environment file; gives the folder.

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from deployments.patience import passing_trouble
+from deployments.patience import temporary_failure
 from deployments.slurm.settings import SlurmWorkerSettings
 
 _LONGEST_DELAY = 15.0
@@ -23,7 +23,7 @@ async def ask_before_submission(request: Callable[[], Awaitable[Result]], report
         try:
             return await request()
         except Exception as error:
-            trouble = passing_trouble(error)
+            trouble = temporary_failure(error)
             if trouble is None or loop.time() + delay > deadline:
                 raise
             report(f"The Prefect API {trouble}; trying again in {delay:.1f} s")

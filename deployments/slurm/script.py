@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.contracts.job_variables import JobVariables
+from tasks.contracts.job_variables import JobVariables, notice_seconds
 from tasks.slurm.job_folder import ENVIRONMENT_FILE, LOG_FILE
 
 _BODY = (Path(__file__).parent / "body.sh").read_text(encoding="utf-8")
@@ -34,6 +34,7 @@ def directives(variables: JobVariables, job: Job) -> dict[str, str | None]:
     """sbatch options by name; None stands for an option without a value."""
     v = variables
     folder = str(job.folder)
+    notice = notice_seconds(v)
     options: dict[str, str | int | None] = {
         "account": v.account,
         "chdir": _home(v.working_dir) or folder,
@@ -59,7 +60,7 @@ def directives(variables: JobVariables, job: Job) -> dict[str, str | None]:
         "qos": v.qos,
         "reservation": v.reservation,
         # To the batch shell alone, and a signal of its own: only so can the receipt tell it from scancel's SIGTERM.
-        "signal": f"B:USR1@{v.signal_lead_seconds}" if v.signal_lead_seconds else None,
+        "signal": f"B:USR1@{notice}" if notice else None,
         "time": v.time_limit,
     }
     flags = {"exclusive": v.exclusive, "requeue": v.requeue, "no-requeue": not v.requeue}

@@ -90,6 +90,8 @@ class Supervisor:
                 await self._cancel(job, "its flow run was deleted")
             elif run.state and (run.state.is_cancelling() or run.state.is_cancelled()):
                 await self._cancel_in_time(job)
+            elif self._waits_in_vain(job, run):
+                await self._cancel(job, "its flow run is final", waiting_only=True)
             elif not await self._leases.renew(self._worker.client, run):
                 self._log(job, "The deployment's concurrency limit has given this run's slot away")
 
@@ -110,9 +112,17 @@ class Supervisor:
         else:
             await self._cancel(job, "its flow run was cancelled")
 
-    async def _cancel(self, job: Supervised, reason: str) -> None:
+    def _waits_in_vain(self, job: Supervised, run: FlowRun) -> bool:
+        """Whether the job still waits although its run has ended: another attempt, or a person, ended it."""
+        report = self._poller.last_report(job.pid.job_id, job.folder)
+        if report is None or not report.waiting or run.state is None or not run.state.is_final():
+            return False
+        # A process that got SIGTERM may have reported Crashed before Slurm requeued its job.
+        return not (run.state.is_crashed() and job.restarts)
+
+    async def _cancel(self, job: Supervised, reason: str, waiting_only: bool = False) -> None:
         try:
-            await self._slurm.cancel(job.pid.job_id, job.folder)
+            await self._slurm.cancel(job.pid.job_id, job.folder, waiting_only)
         except SlurmUnavailable as error:
             self._log_once(job, f"The job will be cancelled as soon as Slurm answers ({reason}): {error}")
             return

@@ -50,7 +50,15 @@ def describe(report: JobReport, receipt: Receipt | None) -> str:
     # The script counted its own seconds; Slurm counts on while a node that failed is not given up.
     elapsed = receipt.elapsed if receipt else report.elapsed
     after = f" after {duration(elapsed)}" if elapsed is not None else ""
-    return f"Slurm job {report.job_id}{where} {_cause(report, receipt)}{after} ({report.state})"
+    return (
+        f"Slurm job {report.job_id}{where} {_cause(report, receipt)}{after} ({report.state}){_advice(report, receipt)}"
+    )
+
+
+def _advice(report: JobReport, receipt: Receipt | None) -> str:
+    if _at_time_limit(report, receipt):
+        return "; ask for more time (time_limit)"
+    return "; ask for more memory (mem)" if _out_of_memory(report) else ""
 
 
 def duration(value: int | None) -> str:
@@ -78,10 +86,11 @@ def _cause(report: JobReport, receipt: Receipt | None) -> str:
     if report.state == LOST:
         return _cause_when_lost(receipt)
     if _at_time_limit(report, receipt):
-        return f"reached its time limit of {duration(report.time_limit)}; ask for more time (time_limit)"
+        reached = "reached" if report.state == "TIMEOUT" else "was told to end before"
+        return f"{reached} its time limit of {duration(report.time_limit)}"
     if _out_of_memory(report):
         requested = f"requested {report.memory or 'the default'}"
-        return f"ran out of memory ({requested}{_used(report, receipt)}); ask for more (mem)"
+        return f"ran out of memory ({requested}{_used(report, receipt)})"
     causes = {
         "CANCELLED": f"was cancelled{f' by user {report.cancelled_by}' if report.cancelled_by else ''}",
         "PREEMPTED": "was preempted by a job of higher priority",

@@ -24,6 +24,7 @@ from deployments.slurm.states import read_run
 from deployments.slurm.supervised import Supervised
 from deployments.slurm.supervisor import Supervisor
 from tasks.contracts.errors import PipelineError
+from tasks.contracts.job_variables import JobVariables, notice_seconds
 from tasks.slurm.client import Slurm, SlurmUnavailable
 from tasks.slurm.job_folder import SCRIPT_FILE, job_in_queue, newest_folder, note_job_id
 
@@ -158,6 +159,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
     async def _submit(self, flow_run: FlowRun, configuration: SlurmJobConfiguration) -> Supervised:
         folder: Path | None = None
         try:
+            configuration.slurm = await self._with_timely_notice(flow_run, configuration.slurm)
             folder = configuration.write_files(flow_run.id)
             async with self._sbatch:
                 cluster, job_id, late = await self._submit_once(flow_run, folder)
@@ -172,6 +174,22 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             await self._give_up_if_taken(flow_run, folder, job_id)
         self.get_flow_run_logger(flow_run).info("Submitted as Slurm job %s; its files: %s", job_id, folder)
         return Supervised(flow_run, JobPid(cluster, job_id), folder, configuration.slurm)
+
+    async def _with_timely_notice(self, flow_run: FlowRun, variables: JobVariables) -> JobVariables:
+        """Return the variables with a notice that fits into the time limit, also into one that the site sets."""
+        limit = None
+        if variables.signal_lead_seconds and variables.time_limit is None:
+            with contextlib.suppress(PipelineError):  # the submission itself waits for Slurm
+                limit = await self._slurm.default_time_limit(variables.partition)
+        notice = notice_seconds(variables, limit)
+        if notice == variables.signal_lead_seconds:
+            return variables
+        self.get_flow_run_logger(flow_run).info(
+            "The flow gets SIGTERM %s s before the time limit, not %s s (signal_lead_seconds): at most a quarter of it",
+            notice,
+            variables.signal_lead_seconds,
+        )
+        return variables.filled_with({"signal_lead_seconds": notice})
 
     async def _submit_once(self, flow_run: FlowRun, folder: Path) -> tuple[str, int, bool]:
         """Submit, again and again while Slurm is silent, but never a script that it has taken already.

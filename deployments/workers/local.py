@@ -13,8 +13,8 @@ from tasks.contracts.cluster_profile import LocalDask
 def local_cluster(dask: LocalDask) -> dict[str, Any]:
     """Return arguments of ``distributed.LocalCluster``.
 
-    Whoever can talk to a Dask scheduler can run code, and login nodes are shared: scheduler and workers talk TLS, with
-    certificates of this run alone that stay in memory.
+    Anyone who can connect to a Dask scheduler can run code, and login nodes are shared. So scheduler and workers use
+    TLS, with certificates that belong to this run and stay in memory.
     """
     return {
         "security": True,
@@ -30,6 +30,6 @@ def local_cluster(dask: LocalDask) -> dict[str, Any]:
 
 
 def usable_cpus() -> int:
-    """Return the CPUs that this process may use, as Dask counts them (affinity, control groups), and Slurm."""
+    """Return how many CPUs this process may use: affinity and control groups as Dask reads them, and Slurm's limit."""
     allocated = os.environ.get("SLURM_CPUS_PER_TASK")
     return max(1, min(cpu_count(), int(allocated) if allocated else cpu_count()))

@@ -1,7 +1,6 @@
-"""What every Dask worker of this machine loads first (``distributed.worker.preload``): no warnings of Dask's about
-itself."""
+"""Preload module of every local Dask worker (``distributed.worker.preload``): silences Dask's internal warnings."""
 
 import logging
 
-# Dask profiles its workers for the report, and warns of call trees that are too deep for it to weigh.
+# Dask profiles its workers for the report, and warns if a call tree is too deep for it to measure.
 logging.getLogger("distributed.sizeof").setLevel(logging.ERROR)

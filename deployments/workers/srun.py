@@ -21,7 +21,7 @@ from deployments.workers.node import (
     scheduler_options,
     worker_arguments,
     worker_environment,
-    workers_on,
+    workers_per_node,
 )
 from tasks.contracts.cluster_profile import ClusterProfile, SrunDask
 from tasks.contracts.errors import SettingsError
@@ -30,8 +30,8 @@ from tasks.slurm.job_folder import new_folder
 
 _STEP = "srun"
 _STOP_SECONDS = 20
-# What a step needs to know of its job; the rest would be taken for options of srun, and contradict ours.
-_KEPT = frozenset({"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER_NAME"})
+# What srun needs to find its job. It reads all other SLURM_ variables as options, which would contradict ours.
+_KEPT_VARIABLES = frozenset({"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER_NAME"})
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Allocation:
     nodes: int
     cpus_per_node: int
     memory_per_node: int | None
-    """In bytes; None: not limited by Slurm."""
+    """In bytes; None if Slurm sets no limit."""
 
 
-def allocation(environment: Mapping[str, str]) -> Allocation:
-    """The job that ``environment`` tells of (sbatch's manual, output environment variables). Raises SettingsError."""
+def read_allocation(environment: Mapping[str, str]) -> Allocation:
+    """Read the job from ``environment`` (sbatch's manual, output environment variables). Raises SettingsError."""
     job_id = environment.get("SLURM_JOB_ID")
     if job_id is None:
         raise SettingsError(
@@ -59,7 +59,7 @@ def allocation(environment: Mapping[str, str]) -> Allocation:
 
 
 class SrunStep(ProcessInterface):
-    """The step: one srun, and under it a ``dask worker`` on each node."""
+    """A Slurm step: one srun process that runs a ``dask worker`` on each node."""
 
     def __init__(
         self, scheduler: str, name: Any = None, *, arguments: list[str], env: dict[str, str], log: Path, **_: Any
@@ -83,7 +83,7 @@ class SrunStep(ProcessInterface):
         await super().start()
 
     async def close(self) -> None:
-        """End the step; srun passes SIGTERM on, and its end is the end of its tasks."""
+        """Stop the step; srun forwards SIGTERM to its tasks, and Slurm kills tasks whose srun is gone."""
         if self.process is not None and self.process.returncode is None:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 with contextlib.suppress(ProcessLookupError):
@@ -104,7 +104,7 @@ class SrunWorkers(SpecCluster):
         self.security.forget()
 
     def explain(self) -> str:
-        """What became of the step, for whoever waits for workers."""
+        """Return the state of the step, for an error about missing workers."""
         step: SrunStep = self.workers[_STEP]
         code = step.process.returncode if step.process else None
         state = "runs" if code is None else describe_exit(code)
@@ -113,23 +113,23 @@ class SrunWorkers(SpecCluster):
             "if the nodes share another network, set dask.interface"
         )
 
-    def hopeless(self) -> bool:
-        """Whether the step has ended."""
+    def can_never_start(self) -> bool:
+        """Return whether the step has ended."""
         step: SrunStep = self.workers[_STEP]
         return step.process is not None and step.process.returncode is not None
 
-    def paused(self) -> str:
-        """Return an empty string: the step needs nobody who might be silent."""
+    def pause_reason(self) -> str:
+        """Return an empty string: a running step does not depend on slurmctld."""
         return ""
 
 
 def srun_workers(profile: ClusterProfile, dask: SrunDask, run: UUID) -> SrunWorkers:
-    """Start workers on all nodes of this job. Raises SettingsError outside of one."""
-    job, network = allocation(os.environ), scheduler_options(dask)
+    """Start workers on all nodes of this job. Raises SettingsError outside a Slurm job."""
+    job, network = read_allocation(os.environ), scheduler_options(dask)
     folder = new_folder(str(Path(profile.slurm.log_dir).expanduser() / "dask"), run)
     security = RunCertificates(folder.parent)
     step = {
-        "arguments": [*_srun(job), *_dask_worker(dask, job, security)],
+        "arguments": [*_srun_command(job), *_worker_command(dask, job, security)],
         "env": step_environment(profile),
         "log": folder / "job.log",
     }
@@ -142,14 +142,14 @@ def srun_workers(profile: ClusterProfile, dask: SrunDask, run: UUID) -> SrunWork
     )
 
 
-def _srun(job: Allocation) -> list[str]:
-    """Beside the flow, which holds CPUs and memory of its node; one node's trouble is not the others'."""
+def _srun_command(job: Allocation) -> list[str]:
+    """Return the srun command. Its step overlaps the flow's own; one failed node does not stop the others."""
     size = [f"--nodes={job.nodes}", f"--ntasks={job.nodes}", "--ntasks-per-node=1"]
     return ["srun", "--overlap", *size, f"--cpus-per-task={job.cpus_per_node}", "--mem=0", "--kill-on-bad-exit=0"]
 
 
-def _dask_worker(dask: SrunDask, job: Allocation, security: Security) -> list[str]:
-    count, tls = workers_on(dask, job.cpus_per_node), security.get_tls_config_for_role("worker")
+def _worker_command(dask: SrunDask, job: Allocation, security: Security) -> list[str]:
+    count, tls = workers_per_node(dask, job.cpus_per_node), security.get_tls_config_for_role("worker")
     command = [sys.executable, "-m", "distributed.cli.dask_worker", "--nanny"]
     command += ["--nworkers", str(count), "--nthreads", str(dask.threads_per_worker)]
     command += worker_arguments(dask, memory_limit(dask, job.memory_per_node, count))
@@ -158,8 +158,10 @@ def _dask_worker(dask: SrunDask, job: Allocation, security: Security) -> list[st
 
 
 def step_environment(profile: ClusterProfile) -> dict[str, str]:
-    """This process's environment without Slurm's options of the job, and with Prefect's settings."""
+    """Return this process's environment without the job's SLURM_ options, and with Prefect's settings."""
     inherited = {
-        name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(("SLURM_", "SRUN_"))
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT_VARIABLES or not name.startswith(("SLURM_", "SRUN_"))
     }
     return {**inherited, **worker_environment(profile.slurm.env)}

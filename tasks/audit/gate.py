@@ -1,4 +1,4 @@
-"""Totals of all shards, and the gate that they must pass."""
+"""Totals over all raw shards, and the gate that they must pass."""
 
 import re
 from collections import Counter
@@ -12,15 +12,15 @@ from tasks.io.failure_reasons import by_kind
 from tasks.io.files import shown_text
 
 _SHARD_FILE = re.compile(r"(?P<shard>[0-9]+)(\.tar|\.parquet|_stats\.json)")
-_DOWNLOADERS_OWN = "_tmp"
-"""Where img2dataset keeps its work list; it stays behind when a download is killed."""
-_SHOWN = 20
+_DOWNLOADER_FOLDER = "_tmp"
+"""Folder of img2dataset's work list; it remains after a killed download."""
+_MAX_LISTED = 20
 
 
 def shard_names(shards_dir: Path) -> tuple[list[str], list[Finding]]:
-    """The names of all shards that ``shards_dir`` holds a part of, and a finding for every foreign file.
+    """Return the names of all shards with a file in ``shards_dir``, and a finding for every unexpected file.
 
-    Raises ShardError if there are none.
+    Raises ShardError if there are no shards.
     """
     if not shards_dir.is_dir():
         raise ShardError(f"{shards_dir} is not a folder; name the folder that holds the raw shards")
@@ -29,12 +29,12 @@ def shard_names(shards_dir: Path) -> tuple[list[str], list[Finding]]:
         match = _SHARD_FILE.fullmatch(path.name)
         if match and path.is_file():
             names.add(match["shard"])
-        elif path.name != _DOWNLOADERS_OWN:
+        elif path.name != _DOWNLOADER_FOLDER:
             findings.append(
                 Finding(
                     shard="-",
                     kind="foreign_file",
-                    message=f"{shown_text(path.name)} does not belong among the shards; move it elsewhere",
+                    message=f"{shown_text(path.name)} does not belong to a shard; move it to another folder",
                 )
             )
     if not names:
@@ -43,49 +43,49 @@ def shard_names(shards_dir: Path) -> tuple[list[str], list[Finding]]:
 
 
 class Tally:
-    """Adds audits up as they come, in any order; keeps their counts and findings, not the audits."""
+    """A running sum of audits, added in any order; keeps counts and findings, but not the audits."""
 
-    def __init__(self, foreign: Sequence[Finding] = ()) -> None:
-        self.foreign = foreign
+    def __init__(self, unexpected: Sequence[Finding] = ()) -> None:
+        self.unexpected = unexpected
         self.counts: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self._findings: list[Finding] = []
 
     def add(self, audit: ShardAudit) -> None:
-        """Add a shard."""
+        """Add a shard's audit."""
         stats = audit.stats.model_dump(include={"successes", "failed_to_download", "failed_to_resize"})
-        self.counts.update(stats, shards=not _incomplete(audit), attempts=audit.stats.count)
+        self.counts.update(stats, shards=not _is_incomplete(audit), attempts=audit.stats.count)
         self.counts.update(samples=audit.samples, tar_bytes=audit.tar_bytes)
         self.reasons.update({reason: n for reason, n in audit.stats.reasons.items() if reason != "success"})
         self._findings += audit.findings
 
     def findings(self) -> list[Finding]:
-        """All findings, those about foreign files first, then in the shards' order."""
-        return [*self.foreign, *sorted(self._findings, key=lambda finding: finding.shard)]
+        """Return all findings: first those about unexpected files, then the others in shard order."""
+        return [*self.unexpected, *sorted(self._findings, key=lambda finding: finding.shard)]
 
     def totals(self) -> AuditTotals:
-        """The totals of what was added."""
-        names = set(AuditTotals.model_fields) - {"failure_reasons", "findings"}
+        """Return the totals of the added audits."""
+        names = set(AuditTotals.model_fields) - {"failure_reasons", "findings", "gate_given"}
         return AuditTotals(
             **{name: self.counts[name] for name in names},
             failure_reasons=by_kind(self.reasons),
-            findings=len(self.foreign) + len(self._findings),
+            findings=len(self.unexpected) + len(self._findings),
         )
 
 
-def add_up(audits: Iterable[ShardAudit], foreign: Sequence[Finding] = ()) -> AuditTotals:
-    """The totals of all shards, whatever order they come in."""
-    tally = Tally(foreign)
+def add_up(audits: Iterable[ShardAudit], unexpected: Sequence[Finding] = ()) -> AuditTotals:
+    """Return the totals of all audits, which may come in any order."""
+    tally = Tally(unexpected)
     for audit in audits:
         tally.add(audit)
     return tally.totals()
 
 
 def check_gate(totals: AuditTotals, gate: GateSettings, findings: Sequence[Finding]) -> None:
-    """Hold the totals to the gate. Raises GateError with every finding (the first 20 in full) and every miss."""
-    problems = [str(finding) for finding in findings[:_SHOWN]]
-    if len(findings) > _SHOWN:
-        problems.append(f"and {len(findings) - _SHOWN} more findings (all are in the audit receipts)")
+    """Check the totals against the gate. Raises GateError with the first 20 findings and every missed limit."""
+    problems = [str(finding) for finding in findings[:_MAX_LISTED]]
+    if len(findings) > _MAX_LISTED:
+        problems.append(f"and {len(findings) - _MAX_LISTED} more findings (all are in the audit receipts)")
     if gate.expected_shards is not None and totals.shards != gate.expected_shards:
         problems.append(f"expected_shards is {gate.expected_shards}, but {totals.shards} shards are complete")
     if gate.expected_attempts is not None and totals.attempts != gate.expected_attempts:
@@ -96,5 +96,5 @@ def check_gate(totals: AuditTotals, gate: GateSettings, findings: Sequence[Findi
         raise GateError("the raw shards do not pass the audit:\n- " + "\n- ".join(problems))
 
 
-def _incomplete(audit: ShardAudit) -> bool:
+def _is_incomplete(audit: ShardAudit) -> bool:
     return any(finding.kind in {"missing_tar", "missing_stats"} for finding in audit.findings)

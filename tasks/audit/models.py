@@ -1,4 +1,4 @@
-"""What the audit is asked and what it answers."""
+"""Data models of the audit: jobs, findings, results and totals."""
 
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from tasks.io.receipts import Receipt, read_receipt
 from tasks.io.shard_index import INDEX_VERSION, ShardIndexes
 
 STAGE_VERSION = 1
+NO_GATE = "no gate was given: shards that are missing altogether go unnoticed; name dataset_slice or gate"
 
 
 class _Value(BaseModel):
@@ -17,7 +18,7 @@ class _Value(BaseModel):
 
 
 class Finding(_Value):
-    """Something about a shard that should not be: its kind, the sample's key and the byte offset where known."""
+    """A problem of a shard: its kind, and the sample's key and byte offset if known."""
 
     shard: str
     kind: str
@@ -32,7 +33,7 @@ class Finding(_Value):
 
 
 class Stats(_Value):
-    """What img2dataset counted for a shard. ``reasons``: its free texts (``success`` among them) and their counts."""
+    """img2dataset's counts for a shard. ``reasons``: counts by its free-text reasons, ``success`` included."""
 
     count: int = 0
     successes: int = 0
@@ -42,7 +43,7 @@ class Stats(_Value):
 
 
 class ShardAudit(_Value):
-    """One shard's audit: its stats (zeros where unreadable), its complete samples, its findings."""
+    """The audit of one shard: stats (zeros if invalid), number of complete samples, findings."""
 
     shard: str
     stats: Stats
@@ -52,7 +53,7 @@ class ShardAudit(_Value):
 
 
 class AuditJob(_Value):
-    """Audit one shard. ``metadata_sha256`` names the metadata slice that it was downloaded from, if known."""
+    """The audit job of one shard. ``metadata_sha256`` identifies the slice that it was downloaded from, if known."""
 
     shards_dir: Path
     audit_dir: Path
@@ -61,7 +62,7 @@ class AuditJob(_Value):
 
     @property
     def name(self) -> str:
-        """For the task run's name."""
+        """The name for the task run."""
         return self.shard
 
     @property
@@ -71,20 +72,20 @@ class AuditJob(_Value):
 
     @property
     def stats_file(self) -> Path:
-        """The stats that img2dataset writes when it has finished the shard."""
+        """The stats file that img2dataset writes when the shard is complete."""
         return self.shards_dir / f"{self.shard}_stats.json"
 
     @property
     def receipt_path(self) -> Path:
-        """Where the shard's receipt lies."""
+        """The path of the shard's receipt."""
         return self.audit_dir / f"{self.shard}.json"
 
     def indexes(self) -> ShardIndexes:
-        """The indexes that the audit writes."""
+        """Return the indexes that the audit writes."""
         return ShardIndexes(self.audit_dir)
 
     def inputs(self) -> dict[str, Any]:
-        """Fingerprints of what is audited; null where a file is missing. Raises OSError."""
+        """Return the fingerprints of the audited files, null for a missing file. Raises OSError."""
         indexes = self.indexes()
         present: dict[str, Fingerprint | None] = {
             "tar": indexes.fingerprint(self.tar) if self.tar.is_file() else None,
@@ -93,7 +94,7 @@ class AuditJob(_Value):
         return {name: value.model_dump() if value else None for name, value in present.items()}
 
     def receipt(self, audit: ShardAudit | None = None) -> Receipt:
-        """The receipt of this audit; without ``audit`` what it must be about."""
+        """Return the receipt of this audit; without ``audit``, the receipt to compare an existing one with."""
         index = [] if audit is None else [p for p in (self.audit_dir / f"{self.shard}.index.parquet",) if p.exists()]
         return Receipt(
             stage="audit",
@@ -104,7 +105,7 @@ class AuditJob(_Value):
         )
 
     def finished(self) -> ShardAudit | None:
-        """The audit that a valid receipt tells of, or None."""
+        """Return the recorded audit if the receipt is valid, else None."""
         receipt = read_receipt(self.receipt_path)
         if receipt is None or not receipt.is_for(self.receipt()):
             return None
@@ -113,7 +114,7 @@ class AuditJob(_Value):
         return receipt.counts_as(ShardAudit)
 
     def cache_parts(self) -> dict[str, Any]:
-        """What identifies the work, for the cache key."""
+        """Return the values that identify the work, for the cache key."""
         return {"metadata": self.metadata_sha256, "work": self.receipt().model_dump(mode="json")}
 
     def __str__(self) -> str:
@@ -121,7 +122,7 @@ class AuditJob(_Value):
 
 
 class AuditTotals(_Value):
-    """All shards together. Bytes are those of the tars; reasons are kinds, the receipts have the full texts."""
+    """Totals over all shards. ``tar_bytes``: size of the tars. ``failure_reasons``: by kind; receipts: the texts."""
 
     shards: int
     attempts: int
@@ -132,7 +133,13 @@ class AuditTotals(_Value):
     tar_bytes: int
     failure_reasons: dict[str, int]
     findings: int
+    gate_given: bool = True
 
     def in_words(self) -> str:
-        """What was found, in a line."""
-        return f"{self.shards} shards, {self.successes:,} of {self.attempts:,} URLs succeeded, {self.findings} findings"
+        """Return what was found, in a line."""
+        found = f"{self.successes:,} of {self.attempts:,} URLs succeeded, {self.findings} findings"
+        return f"{self.shards} shards, {found}{self.missing_gate()}"
+
+    def missing_gate(self) -> str:
+        """Return a half-sentence if the totals were held against nothing, else an empty string."""
+        return "" if self.gate_given else f"; {NO_GATE}"

@@ -1,4 +1,4 @@
-"""Audit one raw shard: the completed pair, whole samples, and the number that the stats promise."""
+"""Audit of one raw shard: both files exist, samples are complete, and their number matches the stats."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from tasks.contracts.errors import TransientError
 from tasks.io.files import readable_text
 from tasks.io.raw_tar import SAMPLE_MEMBERS, Group, TarContents
 
-MOST_FINDINGS = 1_000
-"""Findings of one shard that its receipt lists: a hostile tar may give one a member."""
+MAX_FINDINGS = 1_000
+"""Maximum number of findings in a receipt: a malicious tar can cause one per member."""
 
-_NO_COUNTS = {"missing_stats", "bad_stats"}
-"""Findings with which the stats promise nothing that the tar could be held to."""
+_UNUSABLE_STATS = {"missing_stats", "bad_stats"}
+"""Findings after which the stats cannot be compared with the tar."""
 
 _TAR_ENDS = {
     "missing": ("no_end_of_archive", "the tar does not end with an end of archive: its writer was interrupted"),
@@ -22,11 +22,11 @@ _TAR_ENDS = {
 
 
 def audit_shard(job: AuditJob) -> ShardAudit:
-    """Audit a shard, write its index and its receipt, and return all that was found.
+    """Audit a shard, write its index and its receipt, and return the audit.
 
-    A finding is not an error here: every shard is audited and every finding reported. Work that a valid
-    receipt tells of is not done again. Raises OSError if a file cannot be read, TransientError if one changed
-    meanwhile.
+    Findings do not raise an error: every shard is audited and every finding is reported. A shard with a valid
+    receipt is not audited again. Raises OSError if a file cannot be read, TransientError if one changes during
+    the audit.
     """
     done = job.finished()
     if done is not None:
@@ -42,50 +42,50 @@ def audit_shard(job: AuditJob) -> ShardAudit:
 
 def _audit(job: AuditJob) -> ShardAudit:
     contents = job.indexes().contents(job.tar) if job.tar.is_file() else None
-    stats, stats_findings = _stats(job)
+    stats, stats_findings = _read_stats(job)
     findings = [*stats_findings, *_tar_findings(job, contents)]
-    if contents and not any(finding.kind in _NO_COUNTS for finding in stats_findings):
+    if contents and not any(finding.kind in _UNUSABLE_STATS for finding in stats_findings):
         findings += _count_findings(job, contents, stats)
     return ShardAudit(
         shard=job.shard,
         stats=stats,
-        samples=sum(_is_whole(group) for group in contents.groups) if contents else 0,
+        samples=sum(_is_complete(group) for group in contents.groups) if contents else 0,
         tar_bytes=job.tar.stat().st_size if contents else 0,
-        findings=_bounded(job.shard, findings),
+        findings=_limit(job.shard, findings),
     )
 
 
-def _bounded(shard: str, findings: list[Finding]) -> tuple[Finding, ...]:
-    more = len(findings) - MOST_FINDINGS
+def _limit(shard: str, findings: list[Finding]) -> tuple[Finding, ...]:
+    more = len(findings) - MAX_FINDINGS
     if more <= 0:
         return tuple(findings)
-    message = f"and {more:,} more findings, which are not listed"
-    return (*findings[:MOST_FINDINGS], Finding(shard=shard, kind="more_findings", message=message))
+    message = f"and {more:,} more findings that are not listed"
+    return (*findings[:MAX_FINDINGS], Finding(shard=shard, kind="more_findings", message=message))
 
 
-def _stats(job: AuditJob) -> tuple[Stats, list[Finding]]:
+def _read_stats(job: AuditJob) -> tuple[Stats, list[Finding]]:
     if not job.stats_file.is_file():
         message = f"{job.stats_file.name} is missing: the download of this shard was not completed; resume it"
         return Stats(), [Finding(shard=job.shard, kind="missing_stats", message=message)]
     stats, problems = parse_stats(job.stats_file.read_bytes())
-    faults = [("bad_stats", problem) for problem in problems]
-    faults = faults or [("contradictory_stats", contradiction) for contradiction in contradictions(stats)]
+    found = [("bad_stats", problem) for problem in problems]
+    found = found or [("contradictory_stats", contradiction) for contradiction in contradictions(stats)]
     name = job.stats_file.name
-    return stats, [Finding(shard=job.shard, kind=kind, message=f"{name}: {fault}") for kind, fault in faults]
+    return stats, [Finding(shard=job.shard, kind=kind, message=f"{name}: {problem}") for kind, problem in found]
 
 
 def _tar_findings(job: AuditJob, contents: TarContents | None) -> Iterator[Finding]:
     if contents is None:
         yield Finding(shard=job.shard, kind="missing_tar", message=f"{job.tar.name} is missing; resume the download")
         return
-    for trouble in contents.troubles:
-        what = trouble.member or job.tar.name
+    for error in contents.troubles:
+        what = error.member or job.tar.name
         yield Finding(
             shard=job.shard,
             kind="unreadable",
-            message=f"{what} {trouble.message}",
-            key=trouble.member,
-            offset=trouble.offset,
+            message=f"{what} {error.message}",
+            key=error.member,
+            offset=error.offset,
         )
     for name in contents.other_members:
         yield Finding(shard=job.shard, kind="not_a_file", message=f"the member {name!r} is not a regular file")
@@ -96,9 +96,9 @@ def _tar_findings(job: AuditJob, contents: TarContents | None) -> Iterator[Findi
 
 
 def _count_findings(job: AuditJob, contents: TarContents, stats: Stats) -> Iterator[Finding]:
-    whole = sum(_is_whole(group) for group in contents.groups)
-    if whole != stats.successes:
-        message = f"the stats promise {stats.successes} samples, the tar holds {whole} whole ones"
+    complete = sum(_is_complete(group) for group in contents.groups)
+    if complete != stats.successes:
+        message = f"the stats count {stats.successes} samples, but the tar holds {complete} complete samples"
         yield Finding(shard=job.shard, kind="count_mismatch", message=message)
 
 
@@ -106,21 +106,21 @@ def _group_findings(shard: str, contents: TarContents) -> Iterator[Finding]:
     seen: Counter[str] = Counter()
     for group in contents.groups:
         seen[group.key] += 1
-        for kind, message in _faults(group, seen[group.key]):
+        for kind, message in _group_problems(group, seen[group.key]):
             yield Finding(shard=shard, kind=kind, message=message, key=readable_text(group.key), offset=group.offset)
 
 
-def _faults(group: Group, times_seen: int) -> Iterator[tuple[str, str]]:
+def _group_problems(group: Group, times_seen: int) -> Iterator[tuple[str, str]]:
     extensions = {member.extension for member in group.members}
     missing = [name for name in SAMPLE_MEMBERS if name not in extensions]
     unexpected = sorted(extensions - set(SAMPLE_MEMBERS))
     if times_seen > 1:
-        yield "duplicate_key", "the key was there before: its members are not contiguous, or the sample is doubled"
+        yield "duplicate_key", "the key occurs again: its members are not contiguous, or the sample is duplicated"
     if missing:
         yield "missing_member", f"the sample lacks {', '.join(missing)}"
     if unexpected:
         yield "unexpected_member", f"the sample has unexpected members: {', '.join(map(repr, unexpected))}"
 
 
-def _is_whole(group: Group) -> bool:
+def _is_complete(group: Group) -> bool:
     return {member.extension for member in group.members} == set(SAMPLE_MEMBERS)

@@ -1,4 +1,4 @@
-"""Read the stats file that img2dataset leaves beside a finished shard."""
+"""The stats file that img2dataset writes beside a complete shard."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ _COUNTS = ("count", "successes", "failed_to_download", "failed_to_resize")
 
 
 def parse_stats(data: bytes) -> tuple[Stats, list[str]]:
-    """The stats in ``data``, and a sentence for everything that cannot be read of them.
+    """Parse the stats in ``data``; return them with a sentence for every problem.
 
     Format (img2dataset's logger): an object with the four counts and ``status_dict``, reason -> count.
     """
@@ -20,8 +20,8 @@ def parse_stats(data: bytes) -> tuple[Stats, list[str]]:
         return Stats(), [f"the stats are not JSON: {error}"]
     if not isinstance(raw, dict):
         return Stats(), ["the stats are not a JSON object"]
-    problems = [_bad_count(name, raw.get(name)) for name in _COUNTS if not _is_count(raw.get(name))]
-    reasons, bad_reasons = _reasons(raw.get("status_dict", {}))
+    problems = [_describe_bad_count(name, raw.get(name)) for name in _COUNTS if not _is_count(raw.get(name))]
+    reasons, bad_reasons = _parse_reasons(raw.get("status_dict", {}))
     if problems:
         return Stats(reasons=reasons), problems + bad_reasons
     stats = Stats(**{name: raw[name] for name in _COUNTS}, reasons=reasons)
@@ -32,18 +32,18 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _bad_count(name: str, value: Any) -> str:
+def _describe_bad_count(name: str, value: Any) -> str:
     return f"the stats' {name} is {json.dumps(value)[:60]}, not a whole number"
 
 
-def _reasons(raw: Any) -> tuple[dict[str, int], list[str]]:
+def _parse_reasons(raw: Any) -> tuple[dict[str, int], list[str]]:
     if not isinstance(raw, dict) or not all(_is_count(count) for count in raw.values()):
         return {}, ["the stats' status_dict does not map reasons to whole numbers"]
     return {readable_text(reason): count for reason, count in raw.items()}, []
 
 
 def contradictions(stats: Stats) -> list[str]:
-    """A sentence for every two numbers of the stats that cannot both be right."""
+    """Return a sentence for every contradiction between numbers of the stats."""
     found = []
     total = stats.successes + stats.failed_to_download + stats.failed_to_resize
     if total != stats.count:

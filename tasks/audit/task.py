@@ -21,8 +21,8 @@ from tasks.running.retries import RETRIES
 def audit_shards(job: Group[AuditJob]) -> int:
     """Audit raw shards.
 
-    A retry is safe: the audit only reads the shards and replaces its own indexes and receipts. Raises ShardError
-    when there are findings, so that the shard shows as failed; they are kept in its receipt.
+    Safe to retry: the audit only reads the shards and replaces its own indexes and receipts. Raises ShardError
+    for a shard with findings, so that it shows as failed; the findings are kept in its receipt.
     """
     return do_each(job, _audit)
 

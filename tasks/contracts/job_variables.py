@@ -78,7 +78,8 @@ class JobVariables(Settings):
         ge=0,
         le=65535,
         title="Notice before the time limit",
-        description="Seconds before the time limit at which the flow gets SIGTERM; 0: no notice (--signal).",
+        description="Seconds before the time limit at which the flow gets SIGTERM, at most a quarter of the limit; "
+        "0: no notice (--signal).",
     )
     job_name: Line | None = Field(
         None, title="Job name", description="Name in squeue; null: the run's. Unusual characters become underscores."
@@ -184,6 +185,15 @@ class JobVariables(Settings):
         if self.container_mounts and not self.container_image:
             raise ValueError("container_mounts are set, but there is no container_image")
         return self
+
+
+def notice_seconds(variables: JobVariables, default_limit: int | None = None) -> int:
+    """Return ``signal_lead_seconds``, at most a quarter of the time limit: a longer notice would come at the start.
+
+    ``default_limit`` is in seconds, for a job that asks for no time.
+    """
+    limit = time_limit_seconds(variables.time_limit) if variables.time_limit else default_limit
+    return min(variables.signal_lead_seconds, max(1, limit // 4)) if limit else variables.signal_lead_seconds
 
 
 def time_limit_seconds(limit: str | None) -> int | None:

@@ -138,8 +138,8 @@ class Conversion:
         decision = decide(scans, rows, self.settings.maximum_samples)
         if not decision.reached and len(scans) < len(self.tars):
             self._refuse_missing_scan(self.tars[len(scans)])
-        made = make_plan(scans, decision, self.byte_settings, len(self.tars))
-        plan = made.model_copy(update={"oddities": count_oddities(_emitted(scans, decision))})
+        oddities = count_oddities(_emitted(scans, decision))
+        plan = make_plan(scans, decision, self.byte_settings, len(self.tars), oddities)
         if plan_identity(self.folder) not in (None, plan.identity):
             raise PlanError(f"{self.dataset_dir} belongs to another plan; use another dataset_name (or output_dir)")
         write_plan(self.folder, plan, decision, scans)

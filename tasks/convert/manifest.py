@@ -6,9 +6,19 @@ from PIL import features
 
 from tasks.contracts.errors import PlanError
 from tasks.contracts.settings import ConvertSettings
-from tasks.convert.models import CONTRACT_VERSION, Plan, WrittenTar
+from tasks.convert.models import Plan, WrittenTar
 
 SCHEMA_VERSION = 1
+
+_TUTORIAL_FIELDS = {
+    "objective": "causal image-conditioned caption generation",
+    "assistant_target": "original DataComp caption",
+    "loss_mask": "assistant tokens only; applied by the selected ChatML VLM collator",
+    "split_identity": "DataComp uid",
+    "split_hash": "first 64 bits of SHA-256, big endian",
+    "selection_order": "lexically sorted raw tar filename, then tar member order",
+}
+"""Names and values of Megatron-Bridge's tutorial, for readers that know its manifest."""
 
 
 def build_manifest(
@@ -22,7 +32,7 @@ def build_manifest(
     check_counts(plan, written)
     return {
         "schema_version": SCHEMA_VERSION,
-        "contract_version": CONTRACT_VERSION,
+        "contract_version": plan.contract_version,
         "plan": plan.identity,
         "source": {
             "repo_id": settings.source_dataset,
@@ -35,6 +45,7 @@ def build_manifest(
         },
         "adaptation": _adaptation(settings),
         "counts": plan.counts.model_dump(),
+        "oddities": plan.oddities,
         "shard_counts": [counts.model_dump() for counts in plan.shards],
         "minimum_train_samples": settings.minimum_train_samples,
         "maximum_samples": settings.maximum_samples,
@@ -79,6 +90,7 @@ def check_counts(plan: Plan, written: dict[str, WrittenTar]) -> None:
 
 def _adaptation(settings: ConvertSettings) -> dict[str, Any]:
     return {
+        **_TUTORIAL_FIELDS,
         "format": "ChatML conversation and JPEG, one Energon sample each",
         "prompt": settings.prompt,
         "caption": "the TXT member, unchanged, as the assistant's turn",

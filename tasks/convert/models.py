@@ -13,7 +13,11 @@ from tasks.io.shard_index import ShardIndexes
 CONTRACT_VERSION = 1
 """Raised only when the bytes of output tars would change."""
 
-SCAN_VERSION = 4
+CONTRACT_VERSION_NOT_FINITE = 2
+"""Of plans that emit a sample with a number in `source` that is not finite; all others keep CONTRACT_VERSION."""
+
+
+SCAN_VERSION = 5
 PLAN_VERSION = 1
 WRITE_VERSION = 1
 

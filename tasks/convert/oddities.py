@@ -20,6 +20,9 @@ CHAT_MARKER = "chat_marker"
 EXTREME_ASPECT_RATIO = "extreme_aspect_ratio"
 """The reject reasons, and the names under which samples are counted that stay."""
 
+NOT_FINITE = "not_finite"
+"""Only counted: a value of ``source`` was or held NaN or Infinity, and is null in the dataset."""
+
 LARGEST_ASPECT_RATIO = 200
 
 _CAUSES = {
@@ -28,7 +31,7 @@ _CAUSES = {
 }
 
 
-ODD_COLUMNS = ["before_uid", "after_uid", "cause", "width", "height", "chat_marker"]
+ODD_COLUMNS = ["before_uid", "after_uid", "cause", "width", "height", "chat_marker", "not_finite"]
 """The columns of a scan table on which all here rests."""
 
 Array = npt.NDArray[Any]
@@ -45,7 +48,7 @@ def count_oddities(shards: Iterable[tuple[pa.Table, Array]]) -> dict[str, int]:
 
     ``shards``: of each, ODD_COLUMNS of its scan table, and which rows are emitted.
     """
-    counts = dict.fromkeys(_CAUSES, 0)
+    counts = dict.fromkeys((*_CAUSES, NOT_FINITE), 0)
     for table, emitted in shards:
         for kind, odd in _odd(table).items():
             counts[kind] += int(np.count_nonzero(odd & emitted))
@@ -65,8 +68,9 @@ def _odd(table: pa.Table) -> dict[str, Array]:
     """For each kind, which rows of a scan table are odd."""
     width, height = (pc.fill_null(table.column(name), 0).to_numpy().astype(np.int64) for name in ("width", "height"))
     short, long = np.minimum(width, height), np.maximum(width, height)
-    marked = pc.fill_null(table.column("chat_marker"), False).to_numpy()
-    return {CHAT_MARKER: marked, EXTREME_ASPECT_RATIO: long > LARGEST_ASPECT_RATIO * short}
+    marked, not_finite = (pc.fill_null(table.column(name), False).to_numpy() for name in ("chat_marker", "not_finite"))
+    extreme = long > LARGEST_ASPECT_RATIO * short
+    return {CHAT_MARKER: marked, EXTREME_ASPECT_RATIO: extreme, NOT_FINITE: not_finite}
 
 
 def _filled(table: pa.Table, name: str, where: pa.ChunkedArray, value: str) -> pa.Table:

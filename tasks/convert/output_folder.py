@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.contracts.errors import PlanError
-from tasks.convert.models import CONTRACT_VERSION, PrepareFolder
+from tasks.convert.models import CONTRACT_VERSION, CONTRACT_VERSION_NOT_FINITE, PrepareFolder
 from tasks.convert.plan_files import read_plan
 from tasks.io.fingerprints import Fingerprint
 
@@ -51,7 +51,7 @@ def _difference(folder: PrepareFolder, byte_settings: dict[str, Any], available:
     plan = read_plan(folder)
     if plan is None:
         return None
-    if plan.contract_version != CONTRACT_VERSION:
+    if plan.contract_version not in (CONTRACT_VERSION, CONTRACT_VERSION_NOT_FINITE):
         return f"it was made under contract version {plan.contract_version}, this is {CONTRACT_VERSION}"
     for name in [*byte_settings, *(plan.settings.keys() - byte_settings.keys())]:
         if plan.settings.get(name) != byte_settings.get(name):

@@ -12,7 +12,16 @@ import numpy.typing as npt
 
 from tasks.contracts.errors import SettingsError, ShardError
 from tasks.contracts.settings import ConvertSettings
-from tasks.convert.models import CONTRACT_VERSION, Counts, Plan, PlannedTar, ShardCounts, Split
+from tasks.convert.models import (
+    CONTRACT_VERSION,
+    CONTRACT_VERSION_NOT_FINITE,
+    Counts,
+    Plan,
+    PlannedTar,
+    ShardCounts,
+    Split,
+)
+from tasks.convert.oddities import NOT_FINITE
 from tasks.convert.plan_rows import EMITTED, PlanRows, Scan
 from tasks.convert.sample import uid_pattern
 from tasks.io.files import canonical_json
@@ -113,18 +122,22 @@ def _way_out(is_gap: bool) -> str:
     return f"{download}, or set convert.accept_cut_tars to convert the samples that are there" if is_gap else download
 
 
-def make_plan(scans: Sequence[Scan], decision: Decision, settings: dict[str, Any], available: int) -> Plan:
-    """The plan's head. ``settings``: from :func:`byte_settings`; ``available``: number of raw tars."""
+def make_plan(
+    scans: Sequence[Scan], decision: Decision, settings: dict[str, Any], available: int, oddities: dict[str, int]
+) -> Plan:
+    """Return the plan's head. ``settings``: from :func:`byte_settings`; ``available``: number of raw tars."""
+    contract_version = CONTRACT_VERSION_NOT_FINITE if oddities[NOT_FINITE] else CONTRACT_VERSION
     opened = tuple(scan.fingerprint for scan in scans[: decision.opened])
     return Plan(
-        identity=_identity(settings, opened, decision),
-        contract_version=CONTRACT_VERSION,
+        identity=_identity(contract_version, settings, opened, decision),
+        contract_version=contract_version,
         settings=settings,
         opened=opened,
         all_opened=decision.opened == available and not decision.reached,
         shards=_shard_counts(scans, decision),
         counts=_counts(decision),
         tars=_tars(decision, settings["max_samples_per_tar"]),
+        oddities=oddities,
         accepted_gaps=decision.accepted_gaps,
     )
 
@@ -164,12 +177,14 @@ def read_excluded(path: Path | None) -> frozenset[str]:
     return frozenset(line.strip() for line in lines if line.strip())
 
 
-def _identity(settings: dict[str, Any], opened: tuple[Fingerprint, ...], decision: Decision) -> str:
+def _identity(
+    contract_version: int, settings: dict[str, Any], opened: tuple[Fingerprint, ...], decision: Decision
+) -> str:
     """SHA-256 of settings, opened tars, and of four columns: the reason of each sample that is read, by the order in
     which reasons appear; of each emitted sample its row, split (0 train, 1 val) and the number of its tar."""
     appearance = _order_of_appearance(decision)
     head = {
-        "contract_version": CONTRACT_VERSION,
+        "contract_version": contract_version,
         "settings": settings,
         "opened": [fingerprint.model_dump() for fingerprint in opened],
         "reasons": [decision.reasons[code] for code in appearance],

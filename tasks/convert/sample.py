@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Set
 from typing import Any, NamedTuple
@@ -19,6 +20,10 @@ uid_pattern = re.compile(r"[0-9a-f]{32}")
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CHAT_MARKER = re.compile(r"<\|[A-Za-z0-9_]+\|>|<(?:image|video|audio)>")
 """Special tokens in the form that Qwen, Llama and others give them, and the placeholders of media."""
+
+_SIZES = ("width", "height", "original_width", "original_height")
+_UNCHECKED = ("url", "sha256", *_SIZES)
+"""Values of the record that go into the conversation as they are, whatever their type."""
 
 MAX_TEXT_BYTES = 256 << 20
 """Bytes of JSON or TXT above which a sample is rejected: both must fit into a worker's memory several times."""
@@ -45,6 +50,7 @@ class Verdict(NamedTuple):
     width: int | None = None
     height: int | None = None
     chat_marker: bool | None = None
+    not_finite: bool | None = None
 
 
 def judge_members(extensions: Set[str]) -> Verdict | None:
@@ -84,7 +90,7 @@ def judge(key: str, jpg: Content, json_bytes: bytes, txt: bytes) -> Verdict:
     if not caption.strip():
         return Verdict(uid=uid, after_uid=EMPTY_CAPTION, cause="the caption is blank", caption_characters=len(caption))
     picture = check_jpeg(jpg)
-    return _with_picture(uid, caption, picture)
+    return _with_picture(uid, caption, picture)._replace(not_finite=not _all_finite(record))
 
 
 def _with_picture(uid: str, caption: str, picture: JpegVerdict) -> Verdict:
@@ -149,7 +155,8 @@ def _check_record(key: str, record: dict[str, Any], caption: str) -> None:
 def conversation_json(record: dict[str, Any], caption: str, prompt: str, source: dict[str, str]) -> bytes:
     """The conversation member of a converted sample, UTF-8.
 
-    ``source`` gives ``dataset`` and ``revision``; absent values of the record become null. Raises
+    ``source`` gives ``dataset`` and ``revision``; absent values of the record become null, and so does a value that is
+    or holds NaN or Infinity, which strict JSON parsers reject. Raises
     UnusableSampleError if a text cannot be written as UTF-8, or the record is nested too deep.
     """
     value = {
@@ -161,12 +168,12 @@ def conversation_json(record: dict[str, Any], caption: str, prompt: str, source:
             "dataset": source.get("dataset"),
             "revision": source.get("revision"),
             "uid": record.get("uid"),
-            "url": record.get("url"),
+            "url": _finite_or_none(record.get("url")),
             "source_key": record.get("key"),
             "download_status": record.get("status"),
-            "original_download_sha256": record.get("sha256"),
+            "original_download_sha256": _finite_or_none(record.get("sha256")),
             "face_bbox_count": len(record["face_bboxes"]),
-            **{name: record.get(name) for name in ("width", "height", "original_width", "original_height")},
+            **{name: _finite_or_none(record.get(name)) for name in _SIZES},
         },
     }
     try:
@@ -175,6 +182,27 @@ def conversation_json(record: dict[str, Any], caption: str, prompt: str, source:
         raise UnusableSampleError("a text of the JSON cannot be written as UTF-8") from None
     except RecursionError:
         raise UnusableSampleError(_TOO_DEEP) from None
+
+
+def _all_finite(record: dict[str, Any]) -> bool:
+    """Return whether the conversation keeps every value of the record."""
+    return all(_is_finite(record.get(name)) for name in _UNCHECKED)
+
+
+def _finite_or_none(value: Any) -> Any:
+    return value if _is_finite(value) else None
+
+
+def _is_finite(value: Any) -> bool:
+    """Return whether every number in a JSON value is finite; without recursion, since the value is hostile."""
+    left = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            return False
+        if isinstance(value, dict | list):
+            left.extend(value.values() if isinstance(value, dict) else value)
+    return True
 
 
 def split_hash(uid: str) -> int:

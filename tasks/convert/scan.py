@@ -32,6 +32,7 @@ SCHEMA = pa.schema(
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("chat_marker", pa.bool_()),
+        ("not_finite", pa.bool_()),
         ("split_hash", pa.uint64()),
         *[(name, pa.int64()) for name in _RANGE_COLUMNS],
         ("digest", pa.binary(16)),

@@ -1,4 +1,4 @@
-"""What one answer of the web may take: time, bytes, and no second attempt at a private address."""
+"""Limits of one response: time, bytes, and a block on retries of private addresses."""
 
 import contextlib
 import threading
@@ -8,30 +8,30 @@ from typing import Any
 
 
 class PrivateAddressError(Exception):
-    """A connection that was refused because of its address; no OSError, so that urllib does not reword it."""
+    """A connection blocked because of its address. It is not an OSError, so urllib passes it on unchanged."""
 
     def __init__(self) -> None:
         super().__init__("private_address")
 
 
 class Allowance(threading.local):
-    """What is left of the time and the bytes of the answer that this thread is waiting for."""
+    """Remaining time and bytes of the response that this thread waits for."""
 
     end: float | None = None
     timeout = 10.0
     bytes = 0
     refused: str | None = None
-    """URL whose last attempt met a private address: img2dataset tries it again at once, and must not get further."""
+    """URL whose last attempt hit a private address: img2dataset retries it at once, which must fail too."""
 
     def total_left(self) -> float:
-        """Return the seconds until the deadline. Raises TimeoutError if there are none."""
+        """Return the seconds until the deadline. Raises TimeoutError if the deadline has passed."""
         left = (self.end or 0.0) - time.monotonic()
         if left <= 0:
             raise TimeoutError("answer took too long in all")
         return left
 
     def time_left(self) -> float:
-        """Return the seconds that the next connect or read may take. Raises TimeoutError if there are none."""
+        """Return the seconds that the next connect or read may take. Raises TimeoutError if the deadline has passed."""
         return min(self.timeout, self.total_left())
 
     @contextlib.contextmanager
@@ -48,7 +48,7 @@ class Allowance(threading.local):
             raise
 
     def spend(self, count: int) -> None:
-        """Note bytes that came. Raises OSError if they are too many."""
+        """Subtract received bytes. Raises OSError if the limit is exceeded."""
         self.bytes -= count
         if self.bytes < 0:
             raise OSError("answer is too large")

@@ -1,4 +1,4 @@
-"""How a downloader process connects: only by http and https, only to public addresses, and within the deadline."""
+"""Connections of a downloader process: only http and https, only public addresses, within the deadline."""
 
 import functools
 import http.client
@@ -14,9 +14,9 @@ from .allowance import Allowance, PrivateAddressError
 
 
 def make_opener(allowance: Allowance, allow_private: bool, context: Any = None) -> Any:
-    """Return an opener for http and https whose lookups and connects keep to ``allowance``.
+    """Return an opener for http and https whose lookups and connects respect ``allowance``.
 
-    Handlers for ``file:``, ``ftp:`` and ``data:`` are missing, so that such a URL or redirect is an unknown type.
+    Handlers for ``file:``, ``ftp:`` and ``data:`` are left out on purpose: such a URL or redirect raises an error.
     """
     opener = urllib.request.OpenerDirector()
     https = {} if context is None else {"context": context}
@@ -33,8 +33,8 @@ def make_opener(allowance: Allowance, allow_private: bool, context: Any = None) 
     return opener
 
 
-class _Guarded(urllib.request.AbstractHTTPHandler):
-    """Connects as ``connect`` does; every redirect comes through here again."""
+class _GuardedHandler(urllib.request.AbstractHTTPHandler):
+    """A handler that opens every connection, redirects included, with ``connect``."""
 
     def __init__(self, allowance: Allowance, allow_private: bool, **others: Any) -> None:
         super().__init__(**others)
@@ -43,7 +43,7 @@ class _Guarded(urllib.request.AbstractHTTPHandler):
 
     def do_open(self, http_class: Any, req: Any, **others: Any) -> Any:
         proxied = bool(req._tunnel_host) or req.has_proxy()
-        # Behind a proxy the proxy looks names up: only a literal address can be checked here.
+        # A proxy resolves names itself, so only literal addresses can be checked here.
         if proxied and not self.allow_private and kind_of_host(urlsplit(req.full_url).hostname):
             raise PrivateAddressError
         connecting = functools.partial(connect, self.allowance, self.allow_private or proxied)
@@ -56,11 +56,11 @@ class _Guarded(urllib.request.AbstractHTTPHandler):
         return super().do_open(make_connection, req, **others)
 
 
-class _HTTPHandler(_Guarded, urllib.request.HTTPHandler):
+class _HTTPHandler(_GuardedHandler, urllib.request.HTTPHandler):
     pass
 
 
-class _HTTPSHandler(_Guarded, urllib.request.HTTPSHandler):
+class _HTTPSHandler(_GuardedHandler, urllib.request.HTTPSHandler):
     pass
 
 

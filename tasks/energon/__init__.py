@@ -1,1 +1,1 @@
-"""Index the prepared dataset with Megatron-Energon, and read it back through Energon's own loader."""
+"""Index and check stages: index a dataset with Megatron-Energon and read it back through Energon's loader."""

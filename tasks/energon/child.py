@@ -1,4 +1,4 @@
-"""Run Energon in a process of its own: it may call sys.exit, leave processes behind, and it imports torch."""
+"""Runs Energon in a child process: it may call sys.exit or leave processes behind, and it imports torch."""
 
 import contextlib
 import json
@@ -24,27 +24,27 @@ WATCH_SECONDS = 0.5
 EXPECTED_EXITS = (None, 0, -signal.SIGTERM)
 
 LARGE_BYTES = str(64 << 20)
-"""Below this size memory is kept for the next picture: to map and unmap it for each takes a quarter of a load's time.
-(glibc's own variables; elsewhere they mean nothing.)"""
+"""glibc keeps smaller blocks for reuse: mapping and unmapping memory for each picture takes a quarter of the load.
+(The variables are glibc's; other C libraries ignore them.)"""
 
 
 def run_child(
-    module: str, request: dict[str, Any], log: Path, meanwhile: Callable[[], None] = lambda: None
+    module: str, request: dict[str, Any], log: Path, on_tick: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
-    """Run ``python -m <module>`` with ``request`` and return its answer (both JSON objects).
+    """Run ``python -m <module>`` with ``request`` and return its result (both JSON objects).
 
-    ``meanwhile`` is called about every second. What the process prints goes to ``log``. It has its own process group,
-    which ends with it, with this call and with this process, however that dies. Raises DatasetError, with the log's
-    last lines, if the process fails or gives no answer; TransientError if a signal ended it (memory, a machine going
-    down).
+    ``on_tick`` is called about once a second. The process's output goes to ``log``. It has its own process group,
+    which is killed when it exits, when this call returns and when this process dies. Raises DatasetError, with the
+    log's last lines, if the process fails or writes no result; TransientError if a signal killed it (out of memory,
+    host shutdown).
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with temporary_folder("energon-", "Energon's processes get their requests and leave their answers in it") as folder:
-        question, answer = folder / "request.json", folder / "answer.json"
-        question.write_text(json.dumps(request))
-        status = _run([sys.executable, "-P", "-m", module, str(question), str(answer)], log, meanwhile)
-        if status == 0 and answer.exists():
-            return dict(json.loads(answer.read_bytes()))
+    with temporary_folder("energon-", "Energon's processes exchange requests and results in it") as folder:
+        request_file, result_file = folder / "request.json", folder / "answer.json"
+        request_file.write_text(json.dumps(request))
+        status = _run_process([sys.executable, "-P", "-m", module, str(request_file), str(result_file)], log, on_tick)
+        if status == 0 and result_file.exists():
+            return dict(json.loads(result_file.read_bytes()))
     if status < 0:
         raise TransientError(
             f"{module} {describe_exit(status)} (often: not enough memory); the last lines of {log}:\n{last_lines(log)}"
@@ -56,12 +56,12 @@ def run_child(
 
 
 def last_lines(log: Path) -> str:
-    """The end of a log, for quoting."""
+    """Return the last lines of a log, indented for an error message."""
     lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return "\n".join(f"  | {line}" for line in lines[-QUOTED_LINES:])
 
 
-def _run(command: list[str], log: Path, meanwhile: Callable[[], None]) -> int:
+def _run_process(command: list[str], log: Path, on_tick: Callable[[], None]) -> int:
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=output, stderr=output, process_group=0, env=_environment()
@@ -70,7 +70,7 @@ def _run(command: list[str], log: Path, meanwhile: Callable[[], None]) -> int:
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.wait(timeout=1)
-            meanwhile()
+            on_tick()
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -80,7 +80,7 @@ def _run(command: list[str], log: Path, meanwhile: Callable[[], None]) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Our own environment, the same source tree as ours on the path wherever we were started, and no hub."""
+    """Return this process's environment, with this source tree on the path and without access to the hub."""
     here = str(Path(tasks.__path__[0]).parent)
     path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     memory = {"MALLOC_MMAP_THRESHOLD_": LARGE_BYTES, "MALLOC_TRIM_THRESHOLD_": LARGE_BYTES}
@@ -88,33 +88,33 @@ def _environment() -> dict[str, str]:
 
 
 def answer_parent(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """The child's side: read the request, do ``work``, write the answer."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    threading.Thread(target=_end_with_workers, daemon=True).start()
-    question, answer = map(Path, sys.argv[1:3])
+    """Read the request, do ``work`` and write the result; called in the child process."""
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_if_worker_dies, daemon=True).start()
+    request_file, result_file = map(Path, sys.argv[1:3])
     try:
-        answer.write_text(json.dumps(work(json.loads(question.read_bytes()))))
+        result_file.write_text(json.dumps(work(json.loads(request_file.read_bytes()))))
     except BrokenExecutor as error:
-        _end(f"a worker process ended: {error}")
+        _kill_own_group(f"a worker process ended: {error}")
 
 
-def _end_with_parent() -> None:
-    # Nothing is ever written to this pipe: reading returns when the parent, and so its end of it, is gone.
+def _exit_with_parent() -> None:
+    # Nothing is written to this pipe: the read returns when the parent exits and its end closes.
     os.read(0, 1)
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def _end_with_workers() -> None:
-    # Energon waits for ever for a worker that was killed (by lack of memory, say): end, and let the parent tell.
-    # It ends its workers with SIGTERM itself, when it fails for another reason.
+def _exit_if_worker_dies() -> None:
+    # Energon waits forever for a killed worker (out of memory, for example), so exit and let the parent report it.
+    # SIGTERM is expected: Energon sends it to its workers when it fails for another reason.
     workers: set[multiprocessing.process.BaseProcess] = set()
     while not (lost := [code for code in (worker.exitcode for worker in workers) if code not in EXPECTED_EXITS]):
         time.sleep(WATCH_SECONDS)
         workers.update(multiprocessing.active_children())
-    _end(f"a worker process {describe_exit(lost[0])}")
+    _kill_own_group(f"a worker process {describe_exit(lost[0])}")
 
 
-def _end(cause: str) -> None:
-    """End as if by a signal: the parent tries again what a lack of memory ended."""
+def _kill_own_group(cause: str) -> None:
+    """Kill this process group: the parent raises TransientError, and the task is retried."""
     sys.stderr.write(f"{cause}\n")
     os.killpg(os.getpgrp(), signal.SIGKILL)

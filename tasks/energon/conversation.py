@@ -1,16 +1,16 @@
-"""What a training sample's conversation must say (DESIGN section 3, "Converted sample")."""
+"""The conversation that a training sample must have (DESIGN section 3, "Converted sample")."""
 
 import json
 
 
 class BadSampleError(ValueError):
-    """A sample that can be decoded, but not be trained on."""
+    """Raised for a sample that can be decoded, but is not usable for training."""
 
 
 def conversation_fault(conversation: object, prompt: str) -> str | None:
-    """What is wrong with a conversation, or None: an image and the prompt, answered by a caption.
+    """Return what is wrong with a conversation, or None if it is an image and the prompt, answered by a caption.
 
-    ``conversation`` is what a loader yields: the document as text, bytes or already parsed.
+    ``conversation`` comes from a loader: the JSON document as text, as bytes or already parsed.
     """
     if isinstance(conversation, str | bytes):
         try:
@@ -18,7 +18,7 @@ def conversation_fault(conversation: object, prompt: str) -> str | None:
         except ValueError as error:
             return f"the conversation is not JSON: {error}"
     turns = conversation.get("conversation") if isinstance(conversation, dict) else None
-    if not isinstance(turns, list) or [_of(turn, "role") for turn in turns] != ["user", "assistant"]:
+    if not isinstance(turns, list) or [_get(turn, "role") for turn in turns] != ["user", "assistant"]:
         return "the conversation is not one user turn and one assistant turn"
     return _user_fault(turns[0], prompt) or _assistant_fault(turns[1])
 
@@ -38,17 +38,17 @@ def _assistant_fault(turn: object) -> str | None:
 
 
 def _kinds(turn: object) -> list[object]:
-    return [_of(part, "type") for part in _parts(turn)]
+    return [_get(part, "type") for part in _parts(turn)]
 
 
 def _texts(turn: object) -> list[object]:
-    return [_of(part, "text") for part in _parts(turn) if _of(part, "type") == "text"]
+    return [_get(part, "text") for part in _parts(turn) if _get(part, "type") == "text"]
 
 
 def _parts(turn: object) -> list[object]:
-    content = _of(turn, "content")
+    content = _get(turn, "content")
     return content if isinstance(content, list) else []
 
 
-def _of(value: object, name: str) -> object:
+def _get(value: object, name: str) -> object:
     return value.get(name) if isinstance(value, dict) else None

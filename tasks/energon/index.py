@@ -1,4 +1,4 @@
-"""Index a prepared dataset with Energon, and believe the index only where it equals the manifest."""
+"""Index a prepared dataset with Energon, and accept the index only if it matches the manifest."""
 
 import errno
 import importlib.metadata
@@ -24,8 +24,8 @@ STAGE_VERSION = 1
 RECEIPT = "index-receipt.json"
 MAX_WORKERS = 8
 TMPDIR_USE = "the index is built in it, with 300 bytes a sample"
-_FULL = ("database or disk is full", os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
-"""What SQLite and Energon say, who write in the temporary folder alone."""
+_DISK_FULL = ("database or disk is full", os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+"""Messages of SQLite and Energon for a full disk; both write only to the temporary folder."""
 
 DATASET_YAML = b"""\
 __module__: megatron.bridge.data.energon.task_encoder_utils
@@ -38,7 +38,7 @@ subflavors: {}
 
 
 class IndexSummary(BaseModel):
-    """What was indexed. ``notes`` are sentences for people; ``unchanged``: the index was there already."""
+    """Counts of an index. ``notes`` are sentences for people; ``unchanged``: the index already existed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,40 +50,40 @@ class IndexSummary(BaseModel):
 
 
 def index_dataset(
-    dataset_dir: Path, verify: Verify = "changed", told: Callable[[int], None] = lambda _: None
+    dataset_dir: Path, verify: Verify = "changed", on_progress: Callable[[int], None] = lambda _: None
 ) -> IndexSummary:
-    """Index the shards that the manifest names; nothing to do if the index is there and right.
+    """Index the output shards of the manifest, unless a valid index exists.
 
-    ``told`` hears about every second how many tars have their index.
+    ``on_progress`` is called about once a second with the number of indexed tars.
     ``verify="full"`` hashes every tar again. Raises GateError if the dataset was not accepted, DatasetError
     if tars or index differ from the manifest.
     """
     started = time.monotonic()
     manifest = read_manifest(dataset_dir)
     check_tars(dataset_dir, manifest, verify)
-    work = _work(manifest)
+    work = _expected_receipt(manifest)
     unchanged = _is_indexed(dataset_dir, manifest, work, verify)
     if not unchanged:
-        _index(dataset_dir, manifest, told)
+        _build_index(dataset_dir, manifest, on_progress)
         check_index(dataset_dir, manifest)
-        _leave_receipt(dataset_dir, manifest, work)
+        _write_receipt(dataset_dir, manifest, work)
         note_timing(dataset_dir / PREPARE, "index", time.monotonic() - started, work.counts)
-    return summary(manifest, unchanged)
+    return summarize(manifest, unchanged)
 
 
 def check_index(dataset_dir: Path, manifest: Manifest) -> None:
-    """Compare the index with the manifest. Raises DatasetError naming shard and numbers, or what is missing."""
+    """Compare the index with the manifest. Raises DatasetError with shard and numbers, or with the missing files."""
     if missing := meta.missing_files(dataset_dir, manifest):
         raise DatasetError(f"{dataset_dir} is not indexed: {', '.join(missing[:5])} missing; index it first")
     if (dataset_dir / META / meta.DATASET_FILE).read_bytes() != DATASET_YAML:
-        raise DatasetError(f"{dataset_dir / META / meta.DATASET_FILE} is not the one this project writes; index again")
+        raise DatasetError(f"{dataset_dir / META / meta.DATASET_FILE} has unexpected content; index again")
     meta.check_counts(dataset_dir, manifest)
     meta.check_members(dataset_dir, manifest)
     meta.check_offsets(dataset_dir, manifest)
 
 
-def summary(manifest: Manifest, unchanged: bool) -> IndexSummary:
-    """Sum up an index that equals the manifest."""
+def summarize(manifest: Manifest, unchanged: bool) -> IndexSummary:
+    """Return the summary of an index that matches the manifest."""
     return IndexSummary(
         shards=len(manifest.output_shards),
         train=manifest.counts.train,
@@ -98,7 +98,7 @@ def summary(manifest: Manifest, unchanged: bool) -> IndexSummary:
     )
 
 
-def _work(manifest: Manifest) -> Receipt:
+def _expected_receipt(manifest: Manifest) -> Receipt:
     shards = sorted((shard.model_dump() for shard in manifest.output_shards), key=lambda shard: shard["filename"])
     return Receipt(
         stage="index",
@@ -121,39 +121,39 @@ def _is_indexed(dataset_dir: Path, manifest: Manifest, work: Receipt, verify: Ve
     return True
 
 
-def _index(dataset_dir: Path, manifest: Manifest, told: Callable[[int], None]) -> None:
-    """Build the index on a local disk, then copy it in: SQLite is slow on a shared file system, and not safe there.
+def _build_index(dataset_dir: Path, manifest: Manifest, on_progress: Callable[[int], None]) -> None:
+    """Build the index on a local disk and copy it to the dataset: SQLite is slow and unsafe on a shared file system.
 
-    Energon writes its files beside the tars, so it is given a temporary folder of links to them.
+    Energon writes its files beside the tars, so it gets a temporary folder with links to them.
     """
-    _remove_debris(dataset_dir)
+    _remove_stale_index(dataset_dir)
     shards = list(manifest.samples)
     with temporary_folder("energon-index-", TMPDIR_USE) as folder:
         for shard in shards:
             (folder / shard).symlink_to((dataset_dir / shard).absolute())
-        _build(folder, dataset_dir, shards, told)
+        _run_energon(folder, dataset_dir, shards, on_progress)
         for name in (*(f"{META}/{name}" for name in meta.BUILT_FILES), *map(meta.index_name, shards)):
             with (folder / name).open("rb") as built, atomic_file(dataset_dir / name) as file:
                 shutil.copyfileobj(built, file)
     write_bytes(dataset_dir / META / meta.DATASET_FILE, DATASET_YAML)
 
 
-def _build(folder: Path, dataset_dir: Path, shards: list[str], told: Callable[[int], None]) -> None:
+def _run_energon(folder: Path, dataset_dir: Path, shards: list[str], on_progress: Callable[[int], None]) -> None:
     workers = min(len(shards), len(os.sched_getaffinity(0)), MAX_WORKERS)
     request = {"dataset_dir": str(folder), "shards": shards, "workers": workers}
     try:
         log = dataset_dir / PREPARE / "energon.log"
-        run_child("tasks.energon.prepare_child", request, log, lambda: told(len(list(folder.glob("*.tar.idx")))))
+        run_child("tasks.energon.prepare_child", request, log, lambda: on_progress(len(list(folder.glob("*.tar.idx")))))
     except DatasetError as error:
-        if any(words in str(error) for words in _FULL):
+        if any(words in str(error) for words in _DISK_FULL):
             raise full_tmpdir(TMPDIR_USE) from None
         if fault := diagnose(dataset_dir, shards):
             raise DatasetError(f"{dataset_dir} cannot be indexed: {fault}. Convert again") from None
         raise
 
 
-def _remove_debris(dataset_dir: Path) -> None:
-    """Remove what an earlier run left, the receipt first: a kill in between must not leave a valid one."""
+def _remove_stale_index(dataset_dir: Path) -> None:
+    """Remove the files of an earlier index, the receipt first: a kill in between must not leave a valid receipt."""
     (dataset_dir / PREPARE / RECEIPT).unlink(missing_ok=True)
     if (dataset_dir / META).exists():
         shutil.rmtree(dataset_dir / META)
@@ -162,9 +162,12 @@ def _remove_debris(dataset_dir: Path) -> None:
             index.unlink()
 
 
-def _leave_receipt(dataset_dir: Path, manifest: Manifest, work: Receipt) -> None:
-    """Note what the index is. ``index.uuid`` is random and SQLite's pages are not byte-stable: both must be there,
-    the database with the right content, but their bytes are no part of the receipt."""
+def _write_receipt(dataset_dir: Path, manifest: Manifest, work: Receipt) -> None:
+    """Write the index receipt.
+
+    It does not contain fingerprints of ``index.uuid``, which is random, and of the database, whose pages are not
+    byte-stable: ``check_index`` checks that they exist and compares the database with the manifest.
+    """
     names = [f"{META}/{name}" for name in (meta.DATASET_FILE, meta.INFO, meta.SPLIT_FILE)]
     names += [meta.index_name(shard) for shard in manifest.samples]
     notes = Fingerprints(dataset_dir / PREPARE / "fingerprints")

@@ -1,4 +1,4 @@
-"""Read the dataset back through Energon's own loader: every sample once, whole, and saying what it must."""
+"""Read the dataset back through Energon's loader: every sample once, complete and with the right conversation."""
 
 import importlib.metadata
 import importlib.util
@@ -21,18 +21,18 @@ from tasks.energon.tars import check_tars
 from tasks.io.receipts import Receipt, note_timing, read_receipt
 
 STAGE_VERSION = 1
-NAMED_FAULTS = 5
+MAX_NAMED_FAULTS = 5
 SAMPLES_PER_PROCESS = 500
-"""Fewer are loaded before another process has opened the dataset."""
+"""A process loads this many samples in the time that another one needs to open the dataset."""
 
-Told = Callable[[int], None]
-"""Called now and then with the number of samples loaded so far."""
+OnProgress = Callable[[int], None]
+"""Called from time to time with the number of samples loaded so far."""
 
 
 class LoaderSummary(BaseModel):
-    """One pass over a split. ``sample_class`` is the class that read it; None if the split is empty.
+    """One pass over a split. ``sample_class``: the class that decoded it; None if the split is empty.
 
-    ``unchanged``: this very data was loaded before, by the same class and Energon.
+    ``unchanged``: the same data was loaded before, with the same prompt and Energon version.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,12 +44,12 @@ class LoaderSummary(BaseModel):
 
 
 def check_loader(
-    dataset_dir: Path, split: Split, check: CheckSettings, told: Told = lambda samples: None
+    dataset_dir: Path, split: Split, check: CheckSettings, on_progress: OnProgress = lambda samples: None
 ) -> LoaderSummary:
-    """Load every sample of a split exactly once; nothing to do if that was done and nothing changed since.
+    """Load every sample of a split exactly once, unless a valid receipt shows that this was done.
 
-    A split without samples passes: there is nothing to load. ``check.verify="full"`` loads in any case.
-    Raises DatasetError naming key and shard of what is missing, loaded twice, not decodable, or without
+    An empty split passes. ``check.verify="full"`` ignores the receipt.
+    Raises DatasetError with key and shard of samples that are missing, loaded twice, not decodable, or without
     image, prompt or caption; GateError if the dataset was not accepted.
     """
     manifest = read_manifest(dataset_dir)
@@ -57,19 +57,19 @@ def check_loader(
     check_index(dataset_dir, manifest)
     if not manifest.samples_of(split):
         return LoaderSummary(split=split, samples=0, sample_class=None, unchanged=True)
-    work = _work(manifest, split)
-    receipt = read_receipt(_receipt(dataset_dir, split))
+    work = _expected_receipt(manifest, split)
+    receipt = read_receipt(_receipt_path(dataset_dir, split))
     unchanged = receipt is not None and receipt.is_for(work) and check.verify == "changed"
     if receipt is None or not unchanged:
-        receipt = _load(dataset_dir, manifest, split, check, work, told)
+        receipt = _load_split(dataset_dir, manifest, split, check, work, on_progress)
     return LoaderSummary(split=split, unchanged=unchanged, **receipt.counts)
 
 
 def compare_keys(answer: dict[str, Any], shards: dict[str, str]) -> list[str]:
-    """What is wrong with a pass, a sentence a sample.
+    """Compare the loaded keys with the expected ones; return a sentence for each bad sample.
 
-    ``answer`` is the loading process's: the ``keys`` it got, the ``faults`` it met, and whether it gave up
-    before the end (``stopped``). ``shards`` is the shard of every key that should come.
+    ``answer`` is the result of the loading process: the loaded ``keys``, the ``faults``, and whether it gave up
+    before the end (``stopped``). ``shards`` maps every expected key to its shard.
     """
     seen = Counter(answer["keys"])
     causes = {fault["key"]: fault["cause"] for fault in answer["faults"]}
@@ -81,11 +81,11 @@ def compare_keys(answer: dict[str, Any], shards: dict[str, str]) -> list[str]:
 
 
 def shards_of(manifest: Manifest, split: Split) -> dict[str, str]:
-    """SHA-256 of every shard of a split, by name."""
+    """Return the SHA-256 of every output shard of a split, by name."""
     return {shard.filename: shard.sha256 for shard in manifest.output_shards if shard.split == split}
 
 
-def _work(manifest: Manifest, split: Split) -> Receipt:
+def _expected_receipt(manifest: Manifest, split: Split) -> Receipt:
     inputs = {
         "shards": shards_of(manifest, split),
         "prompt": manifest.adaptation.prompt,
@@ -95,34 +95,34 @@ def _work(manifest: Manifest, split: Split) -> Receipt:
     return Receipt(stage=f"load-{split}", stage_version=STAGE_VERSION, inputs=inputs)
 
 
-def _load(
-    dataset_dir: Path, manifest: Manifest, split: Split, check: CheckSettings, work: Receipt, told: Told
+def _load_split(
+    dataset_dir: Path, manifest: Manifest, split: Split, check: CheckSettings, work: Receipt, on_progress: OnProgress
 ) -> Receipt:
-    """The pass itself. Its receipt is removed first: a pass that fails must not leave the one before it."""
+    """Load the split. Removes the old receipt first: a failed pass must not leave a valid one."""
     started = time.monotonic()
-    _receipt(dataset_dir, split).unlink(missing_ok=True)
+    _receipt_path(dataset_dir, split).unlink(missing_ok=True)
     log = dataset_dir / PREPARE / f"load-{split}.log"
-    answer = _answer(_request(dataset_dir, manifest, split, check), log, told)
+    answer = _run_loader(_request(dataset_dir, manifest, split, check), log, on_progress)
     shards = meta.sample_shards(dataset_dir, manifest, split)
     if faults := compare_keys(answer, shards):
         given_up = "; the loader gave up before the end" if answer["stopped"] else ""
         raise DatasetError(
             f"{dataset_dir}: {len(faults)} bad samples in {split} (of {len(shards)}){given_up}: "
-            f"{'; '.join(faults[:NAMED_FAULTS])}. Details in {log}"
+            f"{'; '.join(faults[:MAX_NAMED_FAULTS])}. Details in {log}"
         )
     counts = {"samples": len(shards), "sample_class": answer["sample_class"]}
     done = work.model_copy(update={"counts": counts})
-    done.write(_receipt(dataset_dir, split))
+    done.write(_receipt_path(dataset_dir, split))
     note_timing(dataset_dir / PREPARE, work.stage, time.monotonic() - started, counts)
     return done
 
 
-def _answer(request: dict[str, Any], log: Path, told: Told) -> dict[str, Any]:
+def _run_loader(request: dict[str, Any], log: Path, on_progress: OnProgress) -> dict[str, Any]:
     progress = Path(request["progress"])
     progress.write_bytes(b"")
     try:
-        answer = run_child("tasks.energon.load_child", request, log, lambda: told(progress.stat().st_size))
-        told(progress.stat().st_size)
+        answer = run_child("tasks.energon.load_child", request, log, lambda: on_progress(progress.stat().st_size))
+        on_progress(progress.stat().st_size)
         return answer
     finally:
         progress.unlink(missing_ok=True)
@@ -144,5 +144,5 @@ def _workers(check: CheckSettings, samples: int) -> int:
     return max(1, min(cpus, samples // SAMPLES_PER_PROCESS))
 
 
-def _receipt(dataset_dir: Path, split: Split) -> Path:
+def _receipt_path(dataset_dir: Path, split: Split) -> Path:
     return dataset_dir / PREPARE / f"load-{split}-receipt.json"

@@ -1,4 +1,4 @@
-"""What ``manifest.json`` promises about the prepared dataset: the shards of each split and their samples."""
+"""Model of ``manifest.json``: the output shards of each split and their samples."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -16,13 +16,13 @@ PREPARE = ".prepare"
 
 
 class _Part(BaseModel):
-    """A part of the manifest; what this stage does not need is passed over."""
+    """A part of the manifest; fields that this stage does not need are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class OutputShard(_Part):
-    """One output tar, as the conversion wrote it; ``size_bytes`` in bytes, ``sha256`` in hex."""
+    """One output shard, as the conversion wrote it; ``sha256`` in hex."""
 
     filename: Annotated[str, Field(pattern=r"^(train|val)-shard-[0-9]+\.tar$")]
     split: Split
@@ -41,7 +41,7 @@ class _Adaptation(_Part):
 
 
 class Manifest(_Part):
-    """The part of ``manifest.json`` that indexing and checking rest on."""
+    """The part of ``manifest.json`` that indexing and checking need."""
 
     accepted: bool
     counts: _Counts
@@ -49,7 +49,7 @@ class Manifest(_Part):
     output_shards: tuple[OutputShard, ...]
 
     @model_validator(mode="after")
-    def _adds_up(self) -> Self:
+    def _check_counts(self) -> Self:
         names = [shard.filename for shard in self.output_shards]
         if len(set(names)) != len(names):
             raise ValueError("output_shards names a file twice")
@@ -63,24 +63,24 @@ class Manifest(_Part):
         return self
 
     def samples_of(self, split: Split) -> dict[str, int]:
-        """Samples by shard name, in lexical order of the names."""
+        """Return the number of samples by shard name, in lexical order."""
         shards = {shard.filename: shard.samples for shard in self.output_shards if shard.split == split}
         return dict(sorted(shards.items()))
 
     def count_of(self, split: Split) -> int:
-        """Samples of a split."""
+        """Return the number of samples of a split."""
         return sum(self.samples_of(split).values())
 
     @property
     def samples(self) -> dict[str, int]:
-        """Samples by shard name, over all splits, in lexical order of the names."""
+        """Number of samples by shard name over all splits, in lexical order within each split."""
         return {name: count for split in SPLITS for name, count in self.samples_of(split).items()}
 
 
 def read_manifest(dataset_dir: Path) -> Manifest:
-    """The manifest of a dataset that may be used.
+    """Read the manifest of an accepted dataset.
 
-    Raises DatasetError if there is none, or none that makes sense; GateError if the dataset was not accepted.
+    Raises DatasetError if it is missing or invalid; GateError if the dataset was not accepted.
     """
     path = dataset_dir / MANIFEST
     try:
@@ -88,7 +88,7 @@ def read_manifest(dataset_dir: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError):
         raise DatasetError(f"{path} is missing: convert the dataset first; its manifest is written last") from None
     except ValidationError as error:
-        raise DatasetError(f"{path} is not a usable manifest: {_first_fault(error)}; convert again") from None
+        raise DatasetError(f"{path} is not a usable manifest: {_first_error(error)}; convert again") from None
     if not manifest.accepted:
         raise GateError(
             f"{path} says accepted: false (too few train samples: {manifest.counts.train}); the tars are kept "
@@ -99,7 +99,7 @@ def read_manifest(dataset_dir: Path) -> Manifest:
     return manifest
 
 
-def _first_fault(error: ValidationError) -> str:
+def _first_error(error: ValidationError) -> str:
     fault = error.errors()[0]
     place = ".".join(str(part) for part in fault["loc"])
     return f"{place}: {fault['msg']}" if place else fault["msg"]

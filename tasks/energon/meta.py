@@ -1,4 +1,4 @@
-"""What Energon's index says, read without Energon, and compared with the manifest."""
+"""Energon's index files, read without Energon and compared with the manifest."""
 
 import json
 import sqlite3
@@ -31,23 +31,23 @@ _INCOMPLETE = """
 
 
 def missing_files(dataset_dir: Path, manifest: Manifest) -> list[str]:
-    """Names of index files that are not there."""
+    """Return the names of missing index files."""
     wanted = [f"{META}/{name}" for name in META_FILES] + [index_name(shard) for shard in manifest.samples]
     return [name for name in wanted if not (dataset_dir / name).is_file()]
 
 
 def index_name(shard: str) -> str:
-    """Name of the file in which Energon keeps a tar's sample offsets."""
+    """Return the name of Energon's file with a tar's sample offsets."""
     return f"{shard}.idx"
 
 
 def check_counts(dataset_dir: Path, manifest: Manifest) -> None:
     """Compare shards, samples and splits of the index with the manifest.
 
-    Raises DatasetError naming the shard and both numbers.
+    Raises DatasetError with the shard and both numbers.
     """
-    _compare(f"{META}/{INFO}", _shard_counts(dataset_dir), manifest.samples)
-    splits = _split_shards(dataset_dir)
+    _compare_counts(f"{META}/{INFO}", _read_shard_counts(dataset_dir), manifest.samples)
+    splits = _read_split_shards(dataset_dir)
     for split in SPLITS:
         expected = manifest.samples_of(split)
         if splits.get(split, []) != list(expected):
@@ -55,18 +55,20 @@ def check_counts(dataset_dir: Path, manifest: Manifest) -> None:
                 f"{dataset_dir / META / SPLIT_FILE} lists {splits.get(split)} as {split}, the manifest "
                 f"{list(expected)}; index again"
             )
-    with _database(dataset_dir) as database:
+    with _open_database(dataset_dir) as database:
         rows = database.execute("SELECT tar_file_id, count(*) FROM samples GROUP BY tar_file_id").fetchall()
     names = list(manifest.samples)
-    _compare(f"{META}/{DATABASE}", {_name(names, number): count for number, count in rows}, manifest.samples)
+    _compare_counts(
+        f"{META}/{DATABASE}", {_shard_name(names, number): count for number, count in rows}, manifest.samples
+    )
 
 
 def check_members(dataset_dir: Path, manifest: Manifest) -> None:
     """Check that every sample has an image and a conversation, and nothing else. Raises DatasetError."""
-    with _database(dataset_dir) as database:
+    with _open_database(dataset_dir) as database:
         row = database.execute(_INCOMPLETE).fetchone()
     if row:
-        shard, key, parts = _name(list(manifest.samples), row[0]), row[1], row[2]
+        shard, key, parts = _shard_name(list(manifest.samples), row[0]), row[1], row[2]
         raise DatasetError(
             f"{dataset_dir / shard}: sample {key} holds {parts or 'nothing'}; a sample is one image.jpg and one "
             "conversation.json. Convert again"
@@ -75,42 +77,42 @@ def check_members(dataset_dir: Path, manifest: Manifest) -> None:
 
 def check_offsets(dataset_dir: Path, manifest: Manifest) -> None:
     """Check that each ``.tar.idx`` holds the sample offsets of the database. Raises DatasetError."""
-    with _database(dataset_dir) as database:
+    with _open_database(dataset_dir) as database:
         for number, shard in enumerate(manifest.samples):
             query = "SELECT byte_offset FROM samples WHERE tar_file_id = ? ORDER BY sample_index"
             expected = [offset for (offset,) in database.execute(query, (number,))]
-            # One more entry follows, the end of the last sample; entries are 64 bit, in the machine's order.
-            if _offsets(dataset_dir / index_name(shard))[:-1] != expected:
+            # Entries are 64-bit integers in native byte order; the last one is the end of the last sample.
+            if _read_offsets(dataset_dir / index_name(shard))[:-1] != expected:
                 raise DatasetError(f"{dataset_dir / index_name(shard)} does not belong to its tar; index again")
 
 
 def sample_shards(dataset_dir: Path, manifest: Manifest, split: Split) -> dict[str, str]:
-    """The shard of every sample key of a split, from Energon's database."""
+    """Return the shard of every sample key of a split, from Energon's database."""
     names, wanted = list(manifest.samples), manifest.samples_of(split)
-    with _database(dataset_dir) as database:
+    with _open_database(dataset_dir) as database:
         rows = database.execute("SELECT sample_key, tar_file_id FROM samples")
         return {key: names[number] for key, number in rows if names[number] in wanted}
 
 
-def _shard_counts(dataset_dir: Path) -> dict[str, int]:
-    """Samples by shard, as Energon counted them. Raises DatasetError if its file is damaged."""
+def _read_shard_counts(dataset_dir: Path) -> dict[str, int]:
+    """Read Energon's number of samples by shard. Raises DatasetError if its file is missing or corrupt."""
     path = dataset_dir / META / INFO
     try:
         return {str(name): int(count) for name, count in json.loads(path.read_bytes())["shard_counts"].items()}
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        raise _damaged(path) from None
+        raise _damaged_error(path) from None
 
 
-def _split_shards(dataset_dir: Path) -> dict[str, list[str]]:
+def _read_split_shards(dataset_dir: Path) -> dict[str, list[str]]:
     path = dataset_dir / META / SPLIT_FILE
     try:
         splits = yaml.safe_load(path.read_bytes())["split_parts"]
         return {split: [shard for name in names for shard in braceexpand(name)] for split, names in splits.items()}
     except (OSError, ValueError, KeyError, AttributeError, TypeError, yaml.YAMLError):
-        raise _damaged(path) from None
+        raise _damaged_error(path) from None
 
 
-def _compare(source: str, found: dict[str, int], expected: dict[str, int]) -> None:
+def _compare_counts(source: str, found: dict[str, int], expected: dict[str, int]) -> None:
     for shard in sorted(found.keys() | expected.keys()):
         if found.get(shard) != expected.get(shard):
             raise DatasetError(
@@ -119,27 +121,27 @@ def _compare(source: str, found: dict[str, int], expected: dict[str, int]) -> No
             )
 
 
-def _name(names: list[str], number: int) -> str:
+def _shard_name(names: list[str], number: int) -> str:
     return names[number] if 0 <= number < len(names) else f"tar number {number}"
 
 
-def _offsets(path: Path) -> list[int]:
+def _read_offsets(path: Path) -> list[int]:
     data = path.read_bytes()
     if len(data) % 8:
-        raise _damaged(path)
+        raise _damaged_error(path)
     return array("Q", data).tolist()
 
 
 @contextmanager
-def _database(dataset_dir: Path) -> Iterator[sqlite3.Connection]:
+def _open_database(dataset_dir: Path) -> Iterator[sqlite3.Connection]:
     path = dataset_dir / META / DATABASE
     try:
-        # immutable: no lock and no journal, so that a dataset can be checked where it may not be written.
+        # immutable: SQLite needs neither lock nor journal, so a read-only dataset can be checked.
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
             yield database
     except sqlite3.Error:
-        raise _damaged(path) from None
+        raise _damaged_error(path) from None
 
 
-def _damaged(path: Path) -> DatasetError:
+def _damaged_error(path: Path) -> DatasetError:
     return DatasetError(f"{path} is missing or damaged; index again")

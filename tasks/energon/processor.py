@@ -17,7 +17,7 @@ from tasks.contracts.errors import DatasetError, SettingsError
 from tasks.contracts.settings import CheckSettings
 from tasks.energon import meta
 from tasks.energon.child import run_child
-from tasks.energon.loader import NAMED_FAULTS, shards_of
+from tasks.energon.loader import MAX_NAMED_FAULTS, shards_of
 from tasks.energon.manifest import PREPARE, SPLITS, Manifest, Split, read_manifest
 from tasks.io.files import sha256_of
 from tasks.io.receipts import Receipt, note_timing, read_receipt
@@ -141,7 +141,7 @@ def _process(dataset_dir: Path, manifest: Manifest, check: CheckSettings, folder
     if refused := answer.get("refused"):
         raise SettingsError(f"check.processor: {folder} cannot be used: {refused}")
     if faults := answer["faults"]:
-        told = "; ".join(_told(dataset_dir, manifest, faults[:NAMED_FAULTS]))
+        told = "; ".join(_told(dataset_dir, manifest, faults[:MAX_NAMED_FAULTS]))
         raise DatasetError(f"{dataset_dir}: {len(faults)} samples are not fit for the processor: {told}. See {log}")
     refused = _told(dataset_dir, manifest, answer["refused_pictures"])
     done = work.model_copy(update={"counts": {"batches": answer["batches"], "refused": refused}})

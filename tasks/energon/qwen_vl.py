@@ -16,7 +16,10 @@ from typing import Any
 import torch
 from PIL import Image
 from torch.nn.functional import pad
-from transformers import AutoImageProcessor, AutoTokenizer
+from transformers import AutoTokenizer
+
+# Not from the package itself: there, transformers 5.12 asks for torchvision, which the class does without.
+from transformers.models.auto.image_processing_auto import AutoImageProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
 from tasks.energon.conversation import BadSampleError

@@ -1,8 +1,7 @@
-"""A sample class of ours that stands in where Megatron-Bridge is not installed. Child processes only: imports torch.
+"""Sample class that replaces Megatron-Bridge's where that is not installed. Imports torch: for child processes only.
 
-``dataset.yaml`` names Megatron-Bridge's class, and the dataset on disk is the one that will be trained on. So the
-stand-in is registered in this process under the very module name that ``dataset.yaml`` gives, and Energon opens the
-dataset exactly as it will for training: nothing is copied, overlaid or rewritten.
+``dataset.yaml`` names Megatron-Bridge's class, and the check must not change the dataset. So the stand-in is registered
+in this process under the module name in ``dataset.yaml``, and Energon opens the dataset exactly as for training.
 """
 
 import importlib
@@ -30,7 +29,7 @@ class StandInSample(Sample):
 
 
 class StandInWebdataset(DefaultDecoderWebdatasetFactory[StandInSample]):
-    """Decodes as Megatron-Bridge's class does: pictures to RGB tensors, the rest as webdataset does by itself."""
+    """Dataset that decodes as Megatron-Bridge's class does: pictures to RGB tensors, the rest by WebDataset."""
 
     __sample_type__ = StandInSample
 
@@ -41,9 +40,9 @@ class StandInWebdataset(DefaultDecoderWebdatasetFactory[StandInSample]):
 
 
 def sample_class() -> str:
-    """Make the class that ``dataset.yaml`` names importable, and tell which one it is.
+    """Make the class that ``dataset.yaml`` names importable, and return its name.
 
-    Raises ImportError if Megatron-Bridge is there but cannot be imported: nothing stands in for a broken one.
+    Raises ImportError if Megatron-Bridge is installed but broken: the stand-in replaces only a missing one.
     """
     try:
         found = getattr(importlib.import_module(BRIDGE_MODULE), BRIDGE_CLASS)

@@ -1,4 +1,4 @@
-"""The official DataComp repository: cloned once, checked out at the pinned commit, verified before every run."""
+"""The checkout of the official DataComp repository: cloned once at a pinned commit, verified before every run."""
 
 import os
 import shutil
@@ -12,11 +12,11 @@ from tasks.io.locks import exclusive
 
 SCRIPT = "download_upstream.py"
 REDIRECTING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")
-"""Variables that would lead git to another repository (a git hook sets them)."""
+"""Variables that point git to another repository (git hooks set them)."""
 
 
 def check_out(folder: Path, url: str, commit: str) -> Path:
-    """The script of the official downloader, in a checkout of ``commit`` in ``folder``; cloned if it is not there.
+    """Clone ``commit`` into ``folder`` if it is missing, and return the path of the official downloader script.
 
     Raises DownloadError if the clone fails, if ``url`` does not hold the commit, or if the checkout was changed.
     """
@@ -27,7 +27,7 @@ def check_out(folder: Path, url: str, commit: str) -> Path:
 
 
 def verify_checkout(folder: Path, commit: str) -> Path:
-    """The script in ``folder`` if that is an unchanged checkout of ``commit``. Raises DownloadError."""
+    """Check that ``folder`` is an unchanged checkout of ``commit``; return its script. Raises DownloadError."""
     anew = f"Move {folder} away; it is then cloned anew."
     if not (folder / ".git").exists():
         raise DownloadError(f"{folder} is no git checkout. {anew}")
@@ -35,7 +35,7 @@ def verify_checkout(folder: Path, commit: str) -> Path:
     if head != commit:
         raise DownloadError(f"{folder} is at commit {head}, but {commit} is pinned. {anew}")
     changes = _git(folder, "status", "--porcelain", "--untracked-files=all").splitlines()
-    # The script's own imports may leave compiled modules.
+    # Running the script may create compiled modules.
     changed = [line for line in changes if "__pycache__/" not in line]
     if changed:
         raise DownloadError(f"{folder} was changed since it was checked out ({'; '.join(changed[:5])}). {anew}")
@@ -58,7 +58,7 @@ def _clone(folder: Path, url: str, commit: str) -> None:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    # A shared data root may belong to a colleague; git refuses that unless told otherwise.
+    # A shared data root may belong to another user; git rejects such a repository without safe.directory.
     command = ["git", "-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null", "-C", str(folder), *arguments]
     environ = {name: value for name, value in os.environ.items() if name not in REDIRECTING}
     try:

@@ -1,4 +1,4 @@
-"""What the downloader is told: arguments, command line and environment variables."""
+"""Arguments, command line and environment variables of the downloader."""
 
 import json
 import os
@@ -13,12 +13,12 @@ from tasks.downloader_startup import VARIABLE
 from tasks.images.checkout import verify_checkout
 from tasks.images.environment import DownloaderEnvironment, clean_environ
 from tasks.images.identity import DownloadInput, check_metadata_files
-from tasks.images.official import official_arguments, refuse_what_it_cannot_do
+from tasks.images.official import official_arguments, validate_official_settings
 from tasks.io.files import write_json
 from tasks.io.metadata_columns import plain_metadata
 
 RUNNER = Path(__file__).with_name("run_img2dataset.py")
-PASSED_ON = {
+SHARED_SETTINGS = {
     "processes_count",
     "thread_count",
     "image_size",
@@ -32,14 +32,14 @@ PASSED_ON = {
     "oom_shard_count",
     "user_agent_token",
 }
-"""Settings that img2dataset knows under the same name."""
+"""Settings that img2dataset has under the same name."""
 MARK = "DATACOMP_ENERGON_DOWNLOAD"
-"""Environment variable of every downloader process (value: the shard folder), by which leftovers are found."""
+"""Environment variable of every downloader process (value: the shard folder), used to find leftovers."""
 
 
 @dataclass(frozen=True)
 class DownloadJob:
-    """What the downloader has to do: fill ``shards`` (of the data root, or of a retry) with the rows of ``source``."""
+    """One download: fill ``shards`` (of the data root, or of a retry) with the rows of ``source``."""
 
     root: DataRoot
     source: DownloadInput
@@ -49,10 +49,10 @@ class DownloadJob:
 
 
 def img2dataset_arguments(metadata: Path, shards: Path, settings: DownloadSettings) -> dict[str, Any]:
-    """The arguments of ``img2dataset.download`` (1.47.0) for one data root.
+    """Return the arguments of ``img2dataset.download`` (1.47.0) for one data root.
 
-    The order of the saved columns decides the order of keys in a sample's JSON; it is that of the official
-    downloader. Raises SettingsError for a path that img2dataset would take for a pattern.
+    The order of the saved columns decides the order of keys in a sample's JSON; it matches the official
+    downloader. Raises SettingsError for a path that img2dataset would read as a pattern.
     """
     columns = {"save_additional_columns": ["uid"], "bbox_col": "face_bboxes"}
     unblurred = {"save_additional_columns": ["uid", "face_bboxes"], "bbox_col": None}
@@ -67,23 +67,23 @@ def img2dataset_arguments(metadata: Path, shards: Path, settings: DownloadSettin
         "incremental_mode": "incremental",
         "enable_wandb": False,
         **(columns if settings.blur_faces else unblurred),
-        **settings.model_dump(include=PASSED_ON),
+        **settings.model_dump(include=SHARED_SETTINGS),
     }
 
 
 def downloader_command(job: DownloadJob) -> list[str]:
-    """The command line that fills ``job.shards``, once its inputs have been checked: before each run, resumed or not.
+    """Check the inputs of ``job`` and return its command line; called before each run, resumed or not.
 
-    Raises SettingsError or DownloadError if the metadata, the official checkout or a setting is not as it must be.
+    Raises SettingsError or DownloadError if the metadata, the official checkout or a setting is invalid.
     """
     check_metadata_files(job.source)
     python = str(job.environment.python)
     readable = plain_metadata(job.source.metadata_dir, job.source.rows, job.root.download / "metadata")
     if job.settings.downloader == "official":
-        refuse_what_it_cannot_do(job.settings)
+        validate_official_settings(job.settings)
         script = verify_checkout(job.root.upstream, job.settings.upstream_commit)
         data_dir, metadata = _plain_path(job.shards.parent), _plain_path(readable)
-        # Not -I: the script imports from its own folder. -E and -s keep other packages away all the same.
+        # Not -I: the script imports from its own folder. -E and -s still exclude other packages.
         return [python, "-E", "-s", "-u", str(script), *official_arguments(data_dir, metadata, job.settings)]
     arguments = img2dataset_arguments(readable, job.shards, job.settings)
     arguments_file = job.root.download / "img2dataset.json"
@@ -92,9 +92,9 @@ def downloader_command(job: DownloadJob) -> list[str]:
 
 
 def command_environ(job: DownloadJob) -> dict[str, str]:
-    """The environment variables of the downloader; albumentations must not ask for updates.
+    """Return the environment variables of the downloader; they disable albumentations' update check.
 
-    The downloader ends if it is not started by this very process.
+    The downloader exits unless this process is its parent.
     """
     settings = job.settings
     start = {
@@ -102,7 +102,7 @@ def command_environ(job: DownloadJob) -> dict[str, str]:
         "seconds": settings.response_timeout,
         "bytes": settings.response_megabytes * 1_000_000,
         "allow_private_hosts": settings.allow_private_hosts,
-        # The current img2dataset knows the token itself.
+        # The current img2dataset handles the token itself.
         "user_agent_token": settings.user_agent_token if settings.downloader == "official" else None,
     }
     ours = {"NO_ALBUMENTATIONS_UPDATE": "1", MARK: mark(job.root.shards), VARIABLE: json.dumps(start)}
@@ -110,7 +110,7 @@ def command_environ(job: DownloadJob) -> dict[str, str]:
 
 
 def mark(shards: Path) -> str:
-    """What downloader processes of this shard folder carry in ``MARK``."""
+    """Return the value of ``MARK`` for downloader processes of this shard folder."""
     return str(shards.resolve())
 
 

@@ -1,4 +1,4 @@
-"""Which shards a download must leave, and which of them are really done."""
+"""The shards that a download must produce, and the checks that they are complete."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,12 +9,12 @@ from typing import Any
 from tasks.contracts.settings import DownloadSettings
 
 END_OF_TAR = bytes(1024)
-"""A tar ends with two zero blocks; one that was cut does not."""
+"""A complete tar ends with two zero blocks; a truncated one does not."""
 
 
 @dataclass(frozen=True)
 class ExpectedShard:
-    """A shard that the metadata calls for: its name (zero-padded number) and its attempted URLs."""
+    """A shard that the metadata requires: its name (zero-padded number) and the number of attempted URLs."""
 
     name: str
     attempts: int
@@ -22,7 +22,7 @@ class ExpectedShard:
 
 @dataclass(frozen=True)
 class ShardStats:
-    """The numbers of one img2dataset stats file; ``failures`` counts each reason (free text)."""
+    """The counts of one img2dataset stats file; ``failures`` counts each reason (free text)."""
 
     count: int
     successes: int
@@ -33,7 +33,7 @@ class ShardStats:
 
 @dataclass(frozen=True)
 class ShardState:
-    """A shard as it lies there: ``stats`` if it is done, else ``reason`` says what is missing or wrong."""
+    """The state of a shard on disk: ``stats`` if it is done, else ``reason`` names what is missing or wrong."""
 
     shard: ExpectedShard
     stats: ShardStats | None
@@ -46,14 +46,14 @@ class ShardState:
 
 
 class StatsError(ValueError):
-    """A stats file that cannot be believed; the message says why."""
+    """An invalid stats file; the message says why."""
 
 
 def expected_shards(rows: Mapping[str, int], settings: DownloadSettings) -> list[ExpectedShard]:
-    """The shards that img2dataset makes of metadata files with these row counts (file name -> rows).
+    """Return the shards that img2dataset makes of metadata files with these row counts (file name -> rows).
 
-    It takes the files by name, cuts each one into number_sample_per_shard rows (the last piece may be
-    shorter), and numbers the pieces through.
+    img2dataset sorts the files by name, cuts each into pieces of number_sample_per_shard rows (the last may be
+    shorter), and numbers the pieces across all files.
     """
     size = settings.number_sample_per_shard
     pieces = [min(size, rows[name] - start) for name in sorted(rows) for start in range(0, rows[name], size)]
@@ -61,16 +61,16 @@ def expected_shards(rows: Mapping[str, int], settings: DownloadSettings) -> list
 
 
 def shard_states(folder: Path, shards: Iterable[ExpectedShard]) -> list[ShardState]:
-    """The state of every expected shard in ``folder``."""
+    """Return the state of every expected shard in ``folder``."""
     return [shard_state(folder, shard) for shard in shards]
 
 
 def shard_state(folder: Path, shard: ExpectedShard) -> ShardState:
-    """Look at one shard: done means stats that add up to the expected attempts, and a whole tar."""
+    """Return the state of one shard: done means stats with the expected attempts, and a complete tar."""
     has_stats = stats_path(folder, shard).exists()
-    tar_fault = _tar_fault(folder / f"{shard.name}.tar")
+    tar_problem = _tar_problem(folder / f"{shard.name}.tar")
     if not has_stats:
-        return ShardState(shard, None, "not downloaded" if tar_fault == "no tar" else "tar without stats")
+        return ShardState(shard, None, "not downloaded" if tar_problem == "no tar" else "tar without stats")
     try:
         stats = read_stats(stats_path(folder, shard))
     except StatsError as error:
@@ -79,13 +79,13 @@ def shard_state(folder: Path, shard: ExpectedShard) -> ShardState:
         return ShardState(
             shard, None, f"stats count {stats.count} attempts, the metadata has {shard.attempts} rows for it"
         )
-    if tar_fault:
-        return ShardState(shard, None, f"stats, but {tar_fault}")
+    if tar_problem:
+        return ShardState(shard, None, f"stats, but {tar_problem}")
     return ShardState(shard, stats)
 
 
 def read_stats(path: Path) -> ShardStats:
-    """Read an img2dataset stats file. Raises StatsError if it is cut, lacks counts, or does not add up."""
+    """Read an img2dataset stats file. Raises StatsError if it is truncated, lacks counts, or does not add up."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -94,13 +94,13 @@ def read_stats(path: Path) -> ShardStats:
         raise StatsError(f"stats cannot be read ({error})") from None
     if not isinstance(value, dict):
         raise StatsError("stats are not a JSON object")
-    return _stats(value)
+    return _parse_stats(value)
 
 
-def foreign_files(folder: Path, shards: Iterable[ExpectedShard]) -> list[str]:
-    """Names in ``folder`` that no expected shard has; img2dataset's ``_tmp`` folder is its own.
+def unexpected_files(folder: Path, shards: Iterable[ExpectedShard]) -> list[str]:
+    """Return names in ``folder`` that belong to no expected shard, except img2dataset's ``_tmp`` folder.
 
-    One foreign JSON file breaks img2dataset's resume. ``.nfs…`` are files that NFS keeps while they are open.
+    An unexpected JSON file breaks img2dataset's resume. ``.nfs…`` are deleted files that NFS keeps while they are open.
     """
     if not folder.exists():
         return []
@@ -111,9 +111,9 @@ def foreign_files(folder: Path, shards: Iterable[ExpectedShard]) -> list[str]:
 
 
 def remove_invalid_stats(folder: Path, states: Iterable[ShardState]) -> list[str]:
-    """Delete the stats of shards that are not done: to img2dataset any stats file means done.
+    """Delete the stats of shards that are not done, since img2dataset treats any stats file as done.
 
-    Returns the names of those shards.
+    Return the names of those shards.
     """
     removed = []
     for path, name in ((stats_path(folder, state.shard), state.shard.name) for state in states if not state.done):
@@ -124,16 +124,16 @@ def remove_invalid_stats(folder: Path, states: Iterable[ShardState]) -> list[str
 
 
 def first(names: list[str], count: int = 10) -> str:
-    """The first ``count`` names, and how many more there are."""
+    """Return the first ``count`` names, and the number of the others."""
     return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")
 
 
 def stats_path(folder: Path, shard: ExpectedShard) -> Path:
-    """Where img2dataset puts the stats of ``shard``."""
+    """Return the path to which img2dataset writes the stats of ``shard``."""
     return folder / f"{shard.name}_stats.json"
 
 
-def _stats(value: dict[str, Any]) -> ShardStats:
+def _parse_stats(value: dict[str, Any]) -> ShardStats:
     keys = ("count", "successes", "failed_to_download", "failed_to_resize")
     for key in keys:
         if type(value.get(key)) is not int or value[key] < 0:
@@ -144,17 +144,17 @@ def _stats(value: dict[str, Any]) -> ShardStats:
             f"stats do not add up: {successes} successes + {failed_to_download} failed downloads + "
             f"{failed_to_resize} failed resizes are not {count} attempts"
         )
-    failures = dict(_failures(value.get("status_dict")))
+    failures = dict(_parse_failures(value.get("status_dict")))
     return ShardStats(count, successes, failed_to_download, failed_to_resize, failures)
 
 
-def _failures(status: Any) -> Iterator[tuple[str, int]]:
+def _parse_failures(status: Any) -> Iterator[tuple[str, int]]:
     if not isinstance(status, dict) or any(type(number) is not int for number in status.values()):
         raise StatsError("stats have no usable status_dict")
     return ((reason, number) for reason, number in status.items() if reason != "success")
 
 
-def _tar_fault(path: Path) -> str:
+def _tar_problem(path: Path) -> str:
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

@@ -1,4 +1,4 @@
-"""Download the shards of a metadata slice: run img2dataset, believe only what it leaves on disk."""
+"""The download of a metadata slice: runs img2dataset and trusts only the files that it leaves on disk."""
 
 import hashlib
 import json
@@ -17,8 +17,8 @@ from tasks.images.completion import (
     ShardState,
     expected_shards,
     first,
-    foreign_files,
     shard_states,
+    unexpected_files,
 )
 from tasks.images.environment import DownloaderEnvironment
 from tasks.images.identity import DownloadInput, claim, identity
@@ -30,14 +30,14 @@ from tasks.io.files import canonical_json, write_bytes, write_json
 from tasks.io.folder_lock import one_writer
 from tasks.io.receipts import Receipt, read_receipt
 
-FOUND_DONE_SECONDS = 5.0
-"""A run for another dataset of the root that finds its download finished is gone by then: no reason to fail."""
+LOCK_WAIT_SECONDS = 5.0
+"""Wait for the download lock: another dataset's run that finds its download finished releases it sooner."""
 
 
 class DownloadSummary(BaseModel):
-    """A finished download; ``new_shards`` is 0 if there was nothing left to do, ``improved_shards`` come of a retry.
+    """A finished download: ``new_shards`` is 0 if none were missing; ``improved_shards`` were replaced by a retry.
 
-    Failures are counted by kind; the receipt has them in the downloader's words.
+    Failures are counted by kind; the receipt has the downloader's original reasons.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -47,14 +47,14 @@ class DownloadSummary(BaseModel):
     totals: DownloadTotals
 
     def in_words(self) -> str:
-        """What there is now, in a line."""
+        """Return the summary in a line."""
         share = f"{self.totals.successes:,} of {self.totals.attempts:,} URLs gave a picture"
         improved = f", {self.improved_shards} improved" if self.improved_shards else ""
         return f"{self.totals.shards} shards ({self.new_shards} new{improved}), {share}"
 
 
 def shards_left(root: DataRoot, source: DownloadInput, settings: DownloadSettings) -> list[ShardState]:
-    """The shards that a download would still have to make, each with what it lacks."""
+    """Return the shards that are still to be downloaded, each with its reason."""
     states = shard_states(root.shards, expected_shards(source.rows, settings))
     return [state for state in states if not state.done]
 
@@ -67,22 +67,22 @@ def download_shards(
     observer: Observer = Observer(),
     retry_failed: bool = False,
 ) -> DownloadSummary:
-    """Make every shard of ``source`` be in ``root.shards``, resuming what is there, and leave a receipt.
+    """Download every missing shard of ``source`` into ``root.shards`` and write a receipt.
 
-    ``environment`` is asked for only if there is something to download. ``retry_failed`` fetches shards again
-    whose failures were mostly transient, and keeps the better result of each.
+    ``environment`` is called only if there is something to download. ``retry_failed`` downloads shards again whose
+    failures were mostly transient, and keeps the better result of each.
 
-    Raises BusyError if another download is at work in ``root``, DownloadError if ``root`` holds another download's
-    shards or foreign files, if the download is in trouble, or if shards are left that do not come.
+    Raises BusyError if another download runs in ``root``. Raises DownloadError if ``root`` holds another download's
+    shards or unexpected files, if too many attempts fail, or if shards are missing after the last restart.
     """
     with one_writer(
-        root.download, "download", root.path, run=observer.run, warn=observer.warn, patience=FOUND_DONE_SECONDS
+        root.download, "download", root.path, run=observer.run, warn=observer.warn, patience=LOCK_WAIT_SECONDS
     ):
         end_leftovers(MARK, mark(root.shards))
         work = identity(source, settings)
         claim(root, work)
         expected = expected_shards(source.rows, settings)
-        refuse_foreign_files(root.shards, expected)
+        check_unexpected_files(root.shards, expected)
         finish_swap(root)
         left = shards_left(root, source, settings)
         if left:
@@ -90,25 +90,25 @@ def download_shards(
             _prepare(job)
             fetch(job, expected, observer)
         improved = retry(root, source, settings, environment, observer, _prepare) if retry_failed else 0
-        # What a killed run left behind its last shard.
+        # A run that was killed after its last shard leaves this folder.
         shutil.rmtree(root.shards / "_tmp", ignore_errors=True)
         return _finish(root, work, source, settings, new_shards=len(left), improved_shards=improved)
 
 
-def refuse_foreign_files(folder: Path, shards: list[ExpectedShard]) -> None:
-    """Raise DownloadError if ``folder`` holds more than expected shards: that breaks img2dataset's resume."""
-    foreign = foreign_files(folder, shards)
-    if foreign:
+def check_unexpected_files(folder: Path, shards: list[ExpectedShard]) -> None:
+    """Raise DownloadError if ``folder`` holds unexpected files: they break img2dataset's resume."""
+    unexpected = unexpected_files(folder, shards)
+    if unexpected:
         raise DownloadError(
-            f"{folder} holds {len(foreign)} files that belong to no expected shard: {first(foreign)}. "
+            f"{folder} holds {len(unexpected)} files that belong to no expected shard: {first(unexpected)}. "
             "Move them elsewhere; only img2dataset writes into this folder."
         )
 
 
 def _prepare(job: DownloadJob) -> None:
-    """Note with what is downloaded from now on; the receipt no longer holds."""
+    """Remove the receipt, which is stale from now on, and record the downloader environment."""
     (job.root.download / "receipt.json").unlink(missing_ok=True)
-    known = _downloaders(job.root)
+    known = _read_downloaders(job.root)
     text = job.environment.resolved.encode()
     write_bytes(environment_file(job.root, job.settings), text)
     this = {"lock": job.environment.lock_sha256, "environment": hashlib.sha256(text).hexdigest()}
@@ -117,7 +117,7 @@ def _prepare(job: DownloadJob) -> None:
 
 
 def environment_file(root: DataRoot, settings: DownloadSettings) -> Path:
-    """Where the resolved environment of the downloader is written down."""
+    """Return the path of the file that lists the packages of the downloader environment."""
     name = "downloader-environment" + ("" if settings.downloader == "official" else "-current")
     return root.path / f"{name}.txt"
 
@@ -127,7 +127,7 @@ def _finish(
 ) -> DownloadSummary:
     states = shard_states(root.shards, expected_shards(source.rows, settings))
     totals = add_up(state.stats for state in states if state.stats)
-    downloaders = {"downloaders": _downloaders(root)}
+    downloaders = {"downloaders": _read_downloaders(root)}
     receipt = work.model_copy(update={"inputs": work.inputs | downloaders, "counts": totals.model_dump()})
     path = root.download / "receipt.json"
     if read_receipt(path) != receipt:
@@ -135,7 +135,7 @@ def _finish(
     return DownloadSummary(**new, totals=totals.in_kinds())
 
 
-def _downloaders(root: DataRoot) -> list[dict[str, str]]:
-    """SHA-256 of the pins, and of the list of what was installed, of every environment that wrote shards here."""
+def _read_downloaders(root: DataRoot) -> list[dict[str, str]]:
+    """Read the SHA-256 of pins and of installed packages for every environment that wrote shards here."""
     path = root.download / "downloaders.json"
     return json.loads(path.read_bytes()) if path.exists() else []

@@ -1,4 +1,4 @@
-"""The environment of img2dataset: built with uv from a pinned list, checked by importing from it."""
+"""The environment of img2dataset: built with uv from pinned packages, checked by importing them."""
 
 import contextlib
 import functools
@@ -60,7 +60,7 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class DownloaderEnvironment:
-    """A checked downloader environment: its interpreter, its pins' SHA-256, what it really imports and holds."""
+    """A checked downloader environment: interpreter, SHA-256 of the pins, imported versions, installed packages."""
 
     python: Path
     lock_sha256: str
@@ -69,13 +69,13 @@ class DownloaderEnvironment:
 
     @property
     def resolved(self) -> str:
-        """The environment as a list of pins, a line each: the content of downloader-environment.txt."""
+        """The environment as a list of pins, one per line: the content of downloader-environment.txt."""
         python = f"# Python {self.versions.get('python')}, imported: cv2 {self.versions.get('opencv')}"
         return "\n".join([python, *self.packages]) + "\n"
 
 
 def environment_for(root: DataRoot, settings: DownloadSettings) -> DownloaderEnvironment:
-    """The environment that the settings ask for, built if it is not there. Raises as build_environment does."""
+    """Return the environment that the settings select; build it if missing. Raises as ``build_environment`` does."""
     if settings.downloader == "official":
         python = functools.partial(find_python, settings.python, OFFICIAL_PYTHON)
         return build_environment(environment_folder(root, settings), OFFICIAL_LOCK, python)
@@ -87,16 +87,16 @@ def environment_for(root: DataRoot, settings: DownloadSettings) -> DownloaderEnv
 def build_environment(
     folder: Path, lock: Path = LOCK, python: Callable[[], Path] = lambda: Path(sys.executable)
 ) -> DownloaderEnvironment:
-    """The downloader environment in ``folder``: the one that is there if it is good, else a new one.
+    """Return the downloader environment in ``folder`` if it is valid, else build a new one.
 
-    The new one is built under another name and renamed, so that ``folder`` never holds half of one. ``python`` is
-    asked for an interpreter only if one is built. Raises DownloadError if uv fails, if the result imports other
-    versions than the pins, or if ``folder`` holds something that this project did not make.
+    A new one is built under another name and renamed, so that ``folder`` never holds a partial one. ``python`` is
+    called for an interpreter only if one is built. Raises DownloadError if uv fails, if the imported versions differ
+    from the pins, or if ``folder`` holds files that this project did not create.
     """
     folder = folder.absolute()
-    good = find_environment(folder, lock)
-    if good:
-        return good
+    found = find_environment(folder, lock)
+    if found:
+        return found
     try:
         with exclusive(folder.with_name(f".{folder.name}.lock"), wait=True):
             return find_environment(folder, lock) or _build(folder, lock, python())
@@ -108,18 +108,18 @@ def build_environment(
 
 
 def environment_folder(root: DataRoot, settings: DownloadSettings) -> Path:
-    """Where the downloader environment lies: in the data root, unless the settings name a folder."""
+    """Return the folder of the downloader environment: in the data root unless the settings name one."""
     ours = root.official_env if settings.downloader == "official" else root.downloader_env
     return settings.environment or ours
 
 
 def find_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment | None:
-    """The environment in ``folder`` if it was built from ``lock`` and still imports what the pins say."""
+    """Return the environment in ``folder`` if it was built from ``lock`` and imports the pinned versions, else None."""
     try:
-        noted = json.loads((folder / MARKER).read_bytes())["lock_sha256"]
+        recorded = json.loads((folder / MARKER).read_bytes())["lock_sha256"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if noted != _sha256(lock):
+    if recorded != _lock_sha256(lock):
         return None
     with contextlib.suppress(DownloadError):
         return check_environment(folder, lock)
@@ -127,22 +127,22 @@ def find_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment |
 
 
 def check_environment(folder: Path, lock: Path = LOCK) -> DownloaderEnvironment:
-    """Import the downloader in ``folder`` and compare what came with the pins. Raises DownloadError."""
+    """Import the downloader in ``folder`` and compare its versions with the pins. Raises DownloadError."""
     python = folder / "bin" / "python"
     command = [str(python), "-I", "-c", CHECK]
     environment = clean_environ() | {"NO_ALBUMENTATIONS_UPDATE": "1"}
     output = _run(command, environment, f"{folder} cannot import img2dataset", _repair_advice(folder))
-    said = json.loads(output.splitlines()[-1])
-    packages = tuple(said.pop("packages"))
-    if not said.pop("startup"):
+    report = json.loads(output.splitlines()[-1])
+    packages = tuple(report.pop("packages"))
+    if not report.pop("startup"):
         raise DownloadError(f"{folder} does not load {STARTUP_MODULE}. Remove it; it is then built anew.")
-    versions = {name: _text(value) for name, value in said.items()}
-    _compare(versions, _pins(lock), folder)
-    return DownloaderEnvironment(python, _sha256(lock), versions, packages)
+    versions = {name: _text(value) for name, value in report.items()}
+    _check_versions(versions, _read_pins(lock), folder)
+    return DownloaderEnvironment(python, _lock_sha256(lock), versions, packages)
 
 
 def clean_environ() -> dict[str, str]:
-    """Our environment variables without those that would lead another Python to our packages."""
+    """Return our environment variables without those that would make another Python use our packages."""
     leftovers = ("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "__PYVENV_LAUNCHER__")
     return {
         name: value for name, value in os.environ.items() if not name.startswith("PYTHON") and name not in leftovers
@@ -151,7 +151,7 @@ def clean_environ() -> dict[str, str]:
 
 def _build(folder: Path, lock: Path, python: Path) -> DownloaderEnvironment:
     _remove_leftovers(folder)
-    _remove_ours(folder)
+    _remove_old(folder)
     temporary = _temporary(folder)
     try:
         _install(temporary, lock, python)
@@ -174,7 +174,7 @@ def _install(folder: Path, lock: Path, python: Path) -> None:
     (packages / f"{STARTUP_MODULE}.pth").write_text(f"import {STARTUP_MODULE}\n")
 
 
-def _run(command: list[str], environment: Mapping[str, str], failed: str, way_out: str) -> str:
+def _run(command: list[str], environment: Mapping[str, str], failed: str, advice: str) -> str:
     try:
         done = subprocess.run(
             command,
@@ -185,13 +185,13 @@ def _run(command: list[str], environment: Mapping[str, str], failed: str, way_ou
             errors="replace",
         )
     except OSError as error:
-        raise DownloadError(f"{failed}: {command[0]} does not start ({error.strerror}). {way_out}") from None
+        raise DownloadError(f"{failed}: {command[0]} does not start ({error.strerror}). {advice}") from None
     if done.returncode == 0:
         return done.stdout
-    said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-    if is_untrusted(said):
-        way_out = _certificate_advice()
-    raise DownloadError(f"{failed} ({command[0]} {describe_exit(done.returncode)}):\n{said}\n{way_out}")
+    output = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+    if is_untrusted(output):
+        advice = _certificate_advice()
+    raise DownloadError(f"{failed} ({command[0]} {describe_exit(done.returncode)}):\n{output}\n{advice}")
 
 
 def _repair_advice(folder: Path) -> str:
@@ -204,7 +204,7 @@ def _repair_advice(folder: Path) -> str:
 
 
 def _certificate_advice() -> str:
-    """Name the variable by which the installed uv uses the system's certificates; uv has renamed it once."""
+    """Return advice with the variable that makes the installed uv use the system's certificates (uv renamed it)."""
     help_text = subprocess.run([uv.find_uv_bin(), "pip", "install", "--help"], capture_output=True, text=True).stdout
     variable = "UV_SYSTEM_CERTS" if "UV_SYSTEM_CERTS" in help_text else "UV_NATIVE_TLS"
     return (
@@ -214,7 +214,7 @@ def _certificate_advice() -> str:
     )
 
 
-def _compare(versions: Mapping[str, str], pins: Mapping[str, str], folder: Path) -> None:
+def _check_versions(versions: Mapping[str, str], pins: Mapping[str, str], folder: Path) -> None:
     wheels = versions["opencv wheels"]
     if wheels != "opencv-python-headless":
         raise DownloadError(
@@ -223,7 +223,7 @@ def _compare(versions: Mapping[str, str], pins: Mapping[str, str], folder: Path)
         )
     for package, imported in (("img2dataset", "img2dataset"), ("opencv-python-headless", "opencv")):
         pinned, found = pins[package], versions[imported]
-        # The wheel of OpenCV adds a build number of its own: 4.14.0.94 imports as 4.14.0.
+        # The OpenCV wheel adds a build number: 4.14.0.94 imports as 4.14.0.
         if pinned != found and not pinned.startswith(found + "."):
             raise DownloadError(
                 f"{folder} imports {package} {found}, but {pinned} is pinned. Remove the environment; "
@@ -231,14 +231,14 @@ def _compare(versions: Mapping[str, str], pins: Mapping[str, str], folder: Path)
             )
 
 
-def _pins(lock: Path) -> dict[str, str]:
+def _read_pins(lock: Path) -> dict[str, str]:
     lines = [line.split(";")[0].split("#")[0].strip() for line in lock.read_text().splitlines()]
     pairs = [line.split("==") for line in lines if "==" in line]
     return {name.strip().lower(): version.strip() for name, version in pairs}
 
 
-def _remove_ours(folder: Path) -> None:
-    """Make room for a new environment; what this project did not build is never deleted."""
+def _remove_old(folder: Path) -> None:
+    """Delete the old environment in ``folder``. Raises DownloadError if this project did not build it."""
     if not folder.exists() or not any(folder.iterdir()):
         shutil.rmtree(folder, ignore_errors=True)
         return
@@ -248,7 +248,7 @@ def _remove_ours(folder: Path) -> None:
             f"{folder} is not empty and holds no downloader environment of this project. Name another folder "
             "in download.environment, or move this one away."
         )
-    # Renamed first: a removal that is cut short must not leave a folder that nobody dares to remove.
+    # Renamed first: an interrupted deletion must not leave a folder that the check above would reject.
     discarded = _temporary(folder)
     folder.rename(discarded)
     shutil.rmtree(discarded)
@@ -263,7 +263,7 @@ def _remove_leftovers(folder: Path) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _sha256(lock: Path) -> str:
+def _lock_sha256(lock: Path) -> str:
     startup = b"".join(path.read_bytes() for path in sorted(STARTUP.glob("*.py")))
     return hashlib.sha256(lock.read_bytes() + startup).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Which download lies in a data root: the rows and settings that decide what each shard holds."""
+"""The identity of a download in a data root: the rows and settings that determine the content of each shard."""
 
 from pathlib import Path
 
@@ -22,13 +22,13 @@ CHANGES_OUTPUT = {
     "blur_faces",
     "oom_shard_count",
 }
-"""Settings that decide the content or the name of shards; the others only decide how fast they come."""
+"""Settings that determine content or names of shards; all others only affect the speed."""
 
 
 class DownloadInput(BaseModel):
-    """What is to be downloaded: the metadata folder, the hash of its manifest, and file name -> rows.
+    """The input of a download: the metadata folder, the hash of its manifest, and file name -> rows.
 
-    ``files`` are the pinned bytes; where they are given, they are verified again before every run.
+    ``files`` are the fingerprints of the pinned files; if given, they are verified before every run.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -40,39 +40,39 @@ class DownloadInput(BaseModel):
 
 
 def identity(source: DownloadInput, settings: DownloadSettings) -> Receipt:
-    """The work that a download is: equal work may be resumed, other work may not."""
+    """Return the receipt that identifies a download: only a download with an equal one may be resumed."""
     return Receipt(
         stage="download",
         stage_version=STAGE_VERSION,
         inputs={"metadata_sha256": source.metadata_sha256, "rows": source.rows},
-        settings={**_downloader(settings), **settings.model_dump(mode="json", include=CHANGES_OUTPUT)},
+        settings={**_downloader_settings(settings), **settings.model_dump(mode="json", include=CHANGES_OUTPUT)},
     )
 
 
-def _downloader(settings: DownloadSettings) -> dict[str, str]:
+def _downloader_settings(settings: DownloadSettings) -> dict[str, str]:
     if settings.downloader == "official":
         return {"downloader": "official", "upstream_commit": settings.upstream_commit}
     return {"downloader": "current"}
 
 
 def claim(root: DataRoot, work: Receipt) -> None:
-    """Note that the shards of ``root`` are those of ``work``, or find it noted.
+    """Record that the shards of ``root`` belong to ``work``, unless that is recorded already.
 
-    Raises DownloadError if shards of other or unknown work lie there: shards are numbered by position in the
-    metadata, so resuming them would silently mix rows.
+    Raises DownloadError if ``root`` holds shards of another or unknown download: shards are numbered by position in
+    the metadata, so resuming them would silently mix rows.
     """
     path = root.download / "identity.json"
     earlier = read_receipt(path)
     if earlier and earlier.is_for(work):
         return
-    names = _names(root.shards)
+    names = _shard_names(root.shards)
     if names:
-        raise DownloadError(_refusal(root.shards, names, work, earlier))
+        raise DownloadError(_mismatch_message(root.shards, names, work, earlier))
     work.write(path)
 
 
 def check_metadata_files(source: DownloadInput) -> None:
-    """Check that img2dataset, which reads every ``*.parquet``, will read the named files and no other."""
+    """Check that ``*.parquet``, which img2dataset reads, matches exactly the pinned files. Raises DownloadError."""
     found = {path.name for path in source.metadata_dir.glob("*.parquet")}
     missing, stray = sorted(source.rows.keys() - found), sorted(found - source.rows.keys())
     if missing or stray:
@@ -80,8 +80,8 @@ def check_metadata_files(source: DownloadInput) -> None:
             f"{source.metadata_dir} is not the pinned metadata: missing {missing or 'none'}, not pinned "
             f"{stray or 'none'}. Run download-metadata, and move files that are not pinned elsewhere."
         )
-    noted = Fingerprints(source.metadata_dir / ".fingerprints")
-    changed = [file.name for file in source.files if not noted.matches(source.metadata_dir / file.name, file)]
+    recorded = Fingerprints(source.metadata_dir / ".fingerprints")
+    changed = [file.name for file in source.files if not recorded.matches(source.metadata_dir / file.name, file)]
     if changed:
         raise DownloadError(
             f"{first(changed)} in {source.metadata_dir} changed since the download began: the shards would be of "
@@ -89,11 +89,11 @@ def check_metadata_files(source: DownloadInput) -> None:
         )
 
 
-def _names(folder: Path) -> list[str]:
+def _shard_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name != "_tmp") if folder.exists() else []
 
 
-def _refusal(shards: Path, names: list[str], work: Receipt, earlier: Receipt | None) -> str:
+def _mismatch_message(shards: Path, names: list[str], work: Receipt, earlier: Receipt | None) -> str:
     if earlier is None:
         return (
             f"{shards} holds {len(names)} files ({first(names)}), but nothing notes which metadata and settings "

@@ -1,4 +1,4 @@
-"""Which Python a downloader environment is built from: found by path, by version, or in pyenv's folder."""
+"""The search for the Python of a downloader environment: by path, by version, or in pyenv's and uv's folders."""
 
 import os
 import re
@@ -10,42 +10,45 @@ from pathlib import Path
 
 from tasks.contracts.errors import SettingsError
 
-ASK = "import sys; print('%d.%d' % sys.version_info[:2])"
+VERSION_CODE = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
 def find_python(wanted: str | None, version: str | None) -> Path:
-    """An interpreter that starts. ``wanted`` is the user's: a path, or a version such as ``3.10``.
+    """Find an interpreter that starts. ``wanted`` is the user's choice: a path, or a version such as ``3.10``.
 
-    ``version`` is what the environment needs (None: any); without ``wanted`` it is looked for, or our own Python
-    is taken. Raises SettingsError that says where was looked, and how to provide one.
+    ``version`` is the version that the environment needs. Without ``wanted``, search for ``version``, or return our own
+    Python if that is None. Raises SettingsError with the searched paths and how to provide a Python.
     """
     if wanted and not re.fullmatch(r"\d+\.\d+(\.\d+)?", wanted):
-        return _at(Path(wanted).expanduser(), version)
+        return _check_interpreter(Path(wanted).expanduser(), version)
     number = wanted or version
     if number is None:
         return Path(sys.executable)
     minor = ".".join(number.split(".")[:2])
     if version and minor != version:
         raise SettingsError(f"download.python is {wanted}, but this downloader needs Python {version}")
-    places = list(_places(number))
-    found = next((place for place in places if version_of(place) == minor), None)
+    candidates = list(_candidates(number))
+    found = next((path for path in candidates if version_of(path) == minor), None)
     if found:
         return found
     raise SettingsError(
-        f"no Python {number} starts here; looked at: {', '.join(map(str, places)) or 'PATH, pyenv'}. {_advice(minor)}"
+        f"no Python {number} starts here; looked at: {', '.join(map(str, candidates)) or 'PATH, pyenv'}. "
+        f"{_advice(minor)}"
     )
 
 
 def version_of(python: Path) -> str | None:
-    """``3.10`` for an interpreter that starts and says so; None otherwise (pyenv's shims often do not start)."""
+    """Return an interpreter's version such as ``3.10``, or None if it does not start (pyenv's shims often fail)."""
     try:
-        done = subprocess.run([python, "-I", "-c", ASK], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        done = subprocess.run(
+            [python, "-I", "-c", VERSION_CODE], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
     except OSError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _at(path: Path, version: str | None) -> Path:
+def _check_interpreter(path: Path, version: str | None) -> Path:
     found = version_of(path)
     if found is None:
         raise SettingsError(f"download.python is {path}, which does not start as a Python. {_advice(version)}")
@@ -54,8 +57,8 @@ def _at(path: Path, version: str | None) -> Path:
     return path.absolute()
 
 
-def _places(number: str) -> Iterator[Path]:
-    """Where a Python of this version may be: on PATH, in pyenv's folder, in uv's, in the usual folders."""
+def _candidates(number: str) -> Iterator[Path]:
+    """Yield possible paths of this Python version: on PATH, in pyenv's, uv's and the system's folders."""
     minor = ".".join(number.split(".")[:2])
     if sys.version.startswith(f"{number}.") or sys.version.split()[0] == number:
         yield Path(sys.executable)

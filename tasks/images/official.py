@@ -1,14 +1,14 @@
-"""What the official downloader is told: the command line of DataComp's download_upstream.py."""
+"""The command line of the official downloader, DataComp's download_upstream.py."""
 
 from tasks.contracts.errors import SettingsError
 from tasks.contracts.settings import DownloadSettings
 
 FIXED = {"number_sample_per_shard": 10_000, "timeout": 10, "oom_shard_count": 8, "encode_quality": 95}
-"""What the script, or img2dataset where the script says nothing, hard-codes."""
+"""Values that are fixed by the script, or by img2dataset's defaults where the script does not set them."""
 
 
-def refuse_what_it_cannot_do(settings: DownloadSettings) -> None:
-    """Raise SettingsError for settings that the official downloader has no option for."""
+def validate_official_settings(settings: DownloadSettings) -> None:
+    """Raise SettingsError for settings that the official downloader does not support."""
     faults = [
         f"download.{name}={getattr(settings, name)} (it has {value})"
         for name, value in FIXED.items()
@@ -24,7 +24,7 @@ def refuse_what_it_cannot_do(settings: DownloadSettings) -> None:
 
 
 def official_arguments(data_dir: str, metadata: str, settings: DownloadSettings) -> list[str]:
-    """The tutorial's options of download_upstream.py, which writes into ``data_dir/shards``."""
+    """Return the tutorial's options of download_upstream.py, which writes into ``data_dir/shards``."""
     options = {
         "scale": "datacomp_1b",
         "data_dir": data_dir,

@@ -1,4 +1,4 @@
-"""The downloader as a group of processes: started, watched, and ended without leaving one behind."""
+"""The downloader as a process group: started, watched, and terminated completely."""
 
 import contextlib
 import os
@@ -17,13 +17,13 @@ def run_once(
     command: list[str],
     environ: Mapping[str, str],
     log: Path,
-    enough: Callable[[], bool],
+    should_stop: Callable[[], bool],
     poll_seconds: float,
 ) -> int | None:
-    """Run ``command`` in a process group of its own; return its exit code, or None if it had to be ended.
+    """Run ``command`` in a process group of its own; return its exit code, or None if it was stopped.
 
-    Its output is appended to ``log``. ``enough`` is asked every ``poll_seconds``; when it says yes, and at any
-    exception that it raises or that arrives here, the whole group is ended.
+    Append its output to ``log``. Call ``should_stop`` every ``poll_seconds``. If it returns true, and at any exception
+    from it or from outside, terminate the whole group.
     """
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -35,34 +35,34 @@ def run_once(
             start_new_session=True,
         )
     try:
-        return _wait(process, enough, poll_seconds)
+        return _wait(process, should_stop, poll_seconds)
     finally:
         end_group(process)
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End every process in the group that ``process`` leads: SIGTERM, a few seconds, SIGKILL.
+    """Terminate every process in the group that ``process`` leads: SIGTERM, then SIGKILL after GRACE_SECONDS.
 
-    Members may outlive their leader, so the group is signalled even if ``process`` has ended.
+    Members may outlive their leader, so signal the group even if ``process`` has ended.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        if _until(lambda: process.poll() is not None and not _group_lives(process.pid), GRACE_SECONDS):
+        if _wait_until(lambda: process.poll() is not None and not _group_lives(process.pid), GRACE_SECONDS):
             return
 
 
 def end_leftovers(name: str, value: str) -> None:
-    """Kill processes whose environment variable ``name`` is ``value``: leftovers of a run that was killed.
+    """Kill processes whose environment variable ``name`` is ``value``: leftovers of a killed run.
 
-    Looks at this user's processes on this machine, where /proc exists. Raises DownloadError if one stays.
+    Covers this user's processes on this machine, if /proc exists. Raises DownloadError if one cannot be killed.
     """
     if not marked_processes(name, value):
         return
     for pid in marked_processes(name, value):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    if not _until(lambda: not marked_processes(name, value), GRACE_SECONDS):
+    if not _wait_until(lambda: not marked_processes(name, value), GRACE_SECONDS):
         raise DownloadError(
             f"Processes {marked_processes(name, value)} of an earlier download of {value} do not end; "
             "see what they wait for (a file system that hangs?), then start again."
@@ -70,7 +70,7 @@ def end_leftovers(name: str, value: str) -> None:
 
 
 def marked_processes(name: str, value: str) -> list[int]:
-    """Ids of live processes in whose environment ``name`` is ``value``."""
+    """Return the ids of live processes in whose environment ``name`` is ``value``."""
     wanted = f"{name}={value}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -81,7 +81,7 @@ def marked_processes(name: str, value: str) -> list[int]:
 
 
 def processes_at_work(name: str, value: str, folder: Path) -> list[int]:
-    """The marked processes that have a shard in ``folder`` open: the downloader's workers."""
+    """Return the marked processes that have a shard in ``folder`` open: the downloader's workers."""
     return [pid for pid in marked_processes(name, value) if _has_shard_open(pid, str(folder.resolve()))]
 
 
@@ -95,7 +95,7 @@ def _has_shard_open(pid: int, folder: str) -> bool:
 
 
 def log_since(log: Path, start: int) -> str:
-    """What was written to ``log`` after byte ``start``, its last 200,000 bytes at most."""
+    """Return what was written to ``log`` after byte ``start``, at most the last 200,000 bytes."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -105,16 +105,16 @@ def log_since(log: Path, start: int) -> str:
         return ""
 
 
-def _wait(process: subprocess.Popen[bytes], enough: Callable[[], bool], poll_seconds: float) -> int | None:
+def _wait(process: subprocess.Popen[bytes], should_stop: Callable[[], bool], poll_seconds: float) -> int | None:
     while True:
         try:
             return process.wait(poll_seconds)
         except subprocess.TimeoutExpired:
-            if enough():
+            if should_stop():
                 return None
 
 
-def _until(condition: Callable[[], bool], seconds: float) -> bool:
+def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""How far a download is: what lies in the shard folder, looked at again and again."""
+"""The progress of a download, read from the shard folder."""
 
 import time
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from tasks.images.totals import DownloadTotals, add_up
 
 @dataclass
 class Progress:
-    """The shards that are done so far. ``look`` reads what came since the last look.
+    """The shards that are done so far. ``look`` reads what is new since its last call.
 
-    ``finished`` are the stats of the shards that were finished since the start, the latest last; ``sizes`` the
+    ``finished`` are the stats of the shards finished since the start, the latest last; ``sizes`` the
     bytes of each shard's tar, unfinished ones included; ``temporary`` the bytes of img2dataset's work list;
     ``workers`` how many processes have a shard open.
     """
@@ -30,7 +30,7 @@ class Progress:
 
     @property
     def totals(self) -> DownloadTotals:
-        """Sums over the shards that are done."""
+        """Sums over all finished shards."""
         return add_up(self.done.values())
 
     @property
@@ -40,29 +40,29 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Attempts a second since the start, counted when their shard is finished."""
+        """Attempts per second since the start; attempts count when their shard is finished."""
         seconds = time.monotonic() - self.started
         return sum(stats.count for stats in self.finished) / seconds if seconds else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at this rate; None before the first shard is finished."""
+        """Remaining seconds at this rate; None before the first shard is finished."""
         attempts = sum(shard.attempts for shard in self.expected) - sum(stats.count for stats in self.done.values())
         return attempts / self.rate if self.rate else None
 
     @property
     def signature(self) -> tuple[int, int, int]:
-        """Changes whenever data comes."""
+        """A value that changes whenever new data arrives."""
         return len(self.done), self.bytes, self.temporary
 
     def begin(self) -> None:
-        """Take in what earlier runs have left; from now on new shards count as finished."""
+        """Count the shards of earlier runs as done; only later ones count for the rate."""
         self.look()
         self.finished.clear()
         self.started = time.monotonic()
 
     def look(self) -> bool:
-        """Whether shards were finished since the last look."""
+        """Read the shard folder; return whether shards were finished since the last call."""
         names = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
         open_shards = [shard for shard in self.expected if shard.name not in self.done and f"{shard.name}.tar" in names]
         self.sizes.update({shard.name: _size(self.folder / f"{shard.name}.tar") for shard in open_shards})
@@ -77,7 +77,7 @@ class Progress:
         return bool(finished)
 
     def complete_for(self, seconds: float) -> bool:
-        """Whether every shard has been done for this long."""
+        """Return whether every shard has been done for at least ``seconds``."""
         return self.complete_since is not None and time.monotonic() - self.complete_since >= seconds
 
 

@@ -1,4 +1,4 @@
-"""Fetch shards again whose failures were mostly transient, and keep the better result of each."""
+"""The retry of shards whose failures were mostly transient: keeps the better result of each."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tasks.contracts.settings import DownloadSettings
 from tasks.images.command import DownloadJob
 from tasks.images.completion import ExpectedShard, ShardState, expected_shards, shard_state, shard_states, stats_path
 from tasks.images.environment import DownloaderEnvironment
-from tasks.images.failures import mostly_transient
+from tasks.images.failures import is_mostly_transient
 from tasks.images.identity import DownloadInput
 from tasks.images.supervise import Observer, fetch
 from tasks.io.files import fsync_folder, write_json
@@ -28,18 +28,18 @@ def retry(
     observer: Observer,
     prepare: Callable[[DownloadJob], None],
 ) -> int:
-    """Fetch the shards again whose failures were mostly transient; how many got better, and were replaced.
+    """Download shards with mostly transient failures again; return how many were replaced by better ones.
 
-    The new shards come into a folder of their own. A shard that does not come, or holds no more pictures than the
-    one that is there, changes nothing. Raises DownloadError as a download does.
+    New shards are written to a separate folder. A shard that fails or has no more successes than the old one is
+    discarded. Raises DownloadError as a download does.
     """
     states = shard_states(root.shards, expected_shards(source.rows, settings))
-    chosen = [state.shard for state in states if state.stats and mostly_transient(state.stats.failures)]
+    chosen = [state.shard for state in states if state.stats and is_mostly_transient(state.stats.failures)]
     if not chosen:
         return 0
     job = DownloadJob(root, source, settings, environment(), _scratch(root))
     prepare(job)
-    _spare_the_others(job.shards, states, chosen)
+    _mark_others_done(job.shards, states, chosen)
     try:
         fetch(job, chosen, observer)
     except DownloadError as error:
@@ -50,7 +50,7 @@ def retry(
 
 
 def finish_swap(root: DataRoot) -> None:
-    """Finish what a killed retry had begun: shards that were to be replaced are. Nothing else of it counts."""
+    """Finish the replacement of shards that a killed retry recorded, and delete the rest of that retry."""
     journal = _journal(root)
     if journal.exists():
         for name in json.loads(journal.read_bytes()):
@@ -61,7 +61,7 @@ def finish_swap(root: DataRoot) -> None:
 
 
 def _swap(root: DataRoot, names: list[str]) -> None:
-    """Replace shards, all three files of each: once the journal is written, a killed swap is finished later."""
+    """Replace all three files of each shard. Once the journal is written, the next run finishes a killed swap."""
     for path in (_scratch(root) / f"{name}{ending}" for name in names for ending in ENDINGS):
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -81,8 +81,8 @@ def _is_better(root: DataRoot, shard: ExpectedShard) -> bool:
     return new is not None and (old is None or new.successes > old.successes)
 
 
-def _spare_the_others(folder: Path, states: list[ShardState], chosen: list[ExpectedShard]) -> None:
-    """Leave stats in the name of every other shard: img2dataset then takes those for done."""
+def _mark_others_done(folder: Path, states: list[ShardState], chosen: list[ExpectedShard]) -> None:
+    """Write placeholder stats for every other shard, so that img2dataset skips it as done."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for state in states:
@@ -91,7 +91,7 @@ def _spare_the_others(folder: Path, states: list[ShardState], chosen: list[Expec
 
 
 def _scratch(root: DataRoot) -> Path:
-    """Where new shards of a retry come: a folder named shards, since the official script knows no other name."""
+    """Return the folder for new shards of a retry; the official script requires the name ``shards``."""
     return root.path / "raw" / "retry" / "shards"
 
 

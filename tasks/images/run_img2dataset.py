@@ -1,6 +1,6 @@
-"""Runs in the downloader environment: calls img2dataset with the arguments of a JSON file, as they stand.
+"""Script for the downloader environment: calls img2dataset with the unmodified arguments of a JSON file.
 
-img2dataset's own command line reads values as Python literals: a path with a comma becomes a tuple, a token
+img2dataset's own command line parses values as Python literals: a path with a comma becomes a tuple, a token
 ``1e5`` a number.
 """
 

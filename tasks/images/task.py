@@ -21,7 +21,7 @@ from tasks.images.checkout import check_out
 from tasks.images.download import DownloadSummary, download_shards, shards_left
 from tasks.images.environment import DownloaderEnvironment, environment_folder, environment_for
 from tasks.images.identity import DownloadInput
-from tasks.images.official import refuse_what_it_cannot_do
+from tasks.images.official import validate_official_settings
 from tasks.images.progress import Progress
 from tasks.images.supervise import Observer
 from tasks.images.view import expected_attempts, failures_in_words, in_words, percentage, progress_line, shard_rows
@@ -30,19 +30,19 @@ from tasks.running.pace import Pace
 from tasks.running.progress import show_on_screen
 from tasks.running.retries import RETRIES
 
-TELL_EVERY_SECONDS = 30.0
+REPORT_INTERVAL_SECONDS = 30.0
 
 
 def fetch_images(
     slice_name: str, root: Path, source: DownloadInput, settings: DownloadSettings, retry_failed: bool = False
 ) -> DownloadSummary:
-    """Build the downloader if a shard is left, then download: the two tasks as every flow wants them.
+    """Build the downloader if a shard is missing, then download, as two task runs.
 
-    Call it from the flow's own thread, so that cancelling the flow ends the download. Raises SettingsError for
-    settings that the downloader cannot honour.
+    Call this from the flow's own thread, so that cancelling the flow stops the download. Raises SettingsError for
+    settings that the downloader does not support.
     """
     if settings.downloader == "official":
-        refuse_what_it_cannot_do(settings)
+        validate_official_settings(settings)
     left = shards_left(DataRoot(root), source, settings)
     environment = run_task(build_downloader, root, settings) if left or retry_failed else None
     return run_task(download_shards_task, slice_name, root, source, settings, environment, retry_failed)
@@ -56,7 +56,7 @@ def fetch_images(
 )
 @fails_in_words
 def build_downloader(root: Path, settings: DownloadSettings) -> DownloaderEnvironment:
-    """Build the downloader, or find it good. A retry is safe: half of one is never taken for whole."""
+    """Build the downloader environment if it is missing. A retry is safe: a partial environment is never used."""
     data = DataRoot(root)
     if settings.downloader == "official":
         script = check_out(data.upstream, settings.upstream_url, settings.upstream_commit)
@@ -82,9 +82,9 @@ def download_shards_task(
     environment: DownloaderEnvironment | None,
     retry_failed: bool = False,
 ) -> DownloadSummary:
-    """Download the shards that are missing. A retry is safe: it goes on after the shards that are done.
+    """Download the missing shards. A retry is safe: it resumes after the shards that are done.
 
-    ``environment`` may be None where no shard is left: a finished download needs none.
+    ``environment`` may be None if no shard is missing: a finished download does not need one.
     """
     data = DataRoot(root)
     logger = get_run_logger()
@@ -92,45 +92,45 @@ def download_shards_task(
     def downloader() -> DownloaderEnvironment:
         return environment or environment_for(data, settings)
 
-    observer = Observer(_Teller(slice_name).tell, logger.warning, runtime.flow_run.name)
+    observer = Observer(_ProgressReporter(slice_name).report, logger.warning, runtime.flow_run.name)
     summary = download_shards(data, source, settings, downloader, observer, retry_failed)
     logger.info("%d new shards; in all %s", summary.new_shards, in_words(summary.totals))
     return summary
 
 
-class _Teller:
-    """Tells of the progress in two artifacts, and on the terminal or in the log."""
+class _ProgressReporter:
+    """Reports the progress in two artifacts, and on the terminal or in the log."""
 
     def __init__(self, slice_name: str) -> None:
         self.slice_name = slice_name
-        self.last = -TELL_EVERY_SECONDS
+        self.last = -REPORT_INTERVAL_SECONDS
         self.shown: tuple[UUID, UUID] | None = None
         self.pace: Pace | None = None
 
-    def tell(self, progress: Progress) -> None:
-        """Tell; artifacts and log at most every TELL_EVERY_SECONDS, but of the end of a download in any case."""
-        on_screen = show_on_screen("download", self._pace_of(progress))
+    def report(self, progress: Progress) -> None:
+        """Report progress; artifacts and log at most every REPORT_INTERVAL_SECONDS, and always on completion."""
+        on_screen = show_on_screen("download", self._update_pace(progress))
         now = time.monotonic()
-        if now - self.last < TELL_EVERY_SECONDS and not progress.complete_for(0):
+        if now - self.last < REPORT_INTERVAL_SECONDS and not progress.complete_for(0):
             return
         self.last = now
         if not on_screen:
             get_run_logger().info("%s. %s", progress_line(progress), failures_in_words(progress.totals))
         try:
-            self._show(progress)
+            self._update_artifacts(progress)
         except (httpx.HTTPError, PrefectException) as error:
-            # Prefect's API may be away for a while: no reason to end a download of a day.
+            # Prefect's API may be unreachable for a while, which must not fail a download that takes a day.
             get_run_logger().warning("The view of the download could not be updated: %r", error)
 
-    def _pace_of(self, progress: Progress) -> Pace:
-        """The pace of the shards that are fetched now; those of a retry have one of their own."""
+    def _update_pace(self, progress: Progress) -> Pace:
+        """Return the pace of the current shards; a retry starts a new one."""
         total, done = expected_attempts(progress), progress.totals.attempts
         if self.pace is None or self.pace.total != total:
             self.pace = Pace(total, "URLs", done)
         self.pace.done = done
         return self.pace
 
-    def _show(self, progress: Progress) -> None:
+    def _update_artifacts(self, progress: Progress) -> None:
         description = f"{progress_line(progress)}. {failures_in_words(progress.totals)}"
         rows = shard_rows(progress)
         if self.shown is None:

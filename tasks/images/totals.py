@@ -1,4 +1,4 @@
-"""What a download adds up to, over all shards."""
+"""Totals of a download over all shards."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -22,12 +22,12 @@ class DownloadTotals(BaseModel):
     failures: dict[str, int] = {}
 
     def in_kinds(self) -> "DownloadTotals":
-        """The same with the failures counted by kind: the downloader's own words can be many."""
+        """Return a copy with the failures counted by kind: the downloader's own reasons can be many."""
         return self.model_copy(update={"failures": by_kind(self.failures)})
 
 
 def add_up(stats: Iterable[ShardStats]) -> DownloadTotals:
-    """Add up the stats of shards, in an order that does not depend on theirs."""
+    """Add up the stats of shards; the result does not depend on their order."""
     sums: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     for one in stats:

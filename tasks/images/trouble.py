@@ -1,4 +1,4 @@
-"""See early that a running download is in trouble: disk, success rate, decoder, name resolution."""
+"""Early checks of a running download: disk space, success rate, decoder, name resolution."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,16 +8,18 @@ from pathlib import Path
 from tasks.contracts.errors import DownloadError
 from tasks.contracts.settings import DownloadSettings
 from tasks.images.completion import ShardStats
-from tasks.images.failures import NAME_RESOLUTION, OF_THE_NETWORK, count_matching
+from tasks.images.failures import NAME_RESOLUTION, NETWORK_FAILURE, count_matching
 from tasks.images.totals import DownloadTotals, add_up
 
 NO_SPACE = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
-AGAIN = "The shards that are done stay; those with many such failures can be fetched again with --retry-failed true."
+RETRY_HINT = (
+    "The shards that are done stay; those with many such failures can be fetched again with --retry-failed true."
+)
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """What is wrong, in a sentence, and whether to stop; ``kind`` is the same for the same trouble."""
+    """A problem of a download, and whether it stops the download; warnings are given once per ``kind``."""
 
     kind: str
     message: str
@@ -25,7 +27,7 @@ class Trouble:
 
 
 def check_space(folder: Path, settings: DownloadSettings) -> Trouble | None:
-    """Free space for the shards below a threshold. Raises OSError if it cannot be asked for."""
+    """Return the trouble if free space is below a threshold. Raises OSError if it cannot be read."""
     limits = settings.trouble
     free = shutil.disk_usage(folder).free / 1e9
     message = (
@@ -37,9 +39,9 @@ def check_space(folder: Path, settings: DownloadSettings) -> Trouble | None:
     return Trouble("disk", message, stop=False) if free < limits.free_gb_warn else None
 
 
-def refuse_full_disk(said: str, folder: Path) -> None:
-    """Raise DownloadError if the downloader said that it could not write: a quota shows in no other way."""
-    if any(words in said for words in NO_SPACE):
+def check_full_disk(log: str, folder: Path) -> None:
+    """Raise DownloadError if the log shows failed writes: a reached quota is visible nowhere else."""
+    if any(words in log for words in NO_SPACE):
         raise DownloadError(
             f"The disk of {folder} is full, or a quota is reached: the downloader said so. Make room, then start "
             "again: finished shards stay, the others are fetched anew."
@@ -47,9 +49,9 @@ def refuse_full_disk(said: str, folder: Path) -> None:
 
 
 def check_failures(finished: list[ShardStats], settings: DownloadSettings) -> list[Trouble]:
-    """What is wrong with the latest shards; nothing while they hold too few attempts for a verdict."""
+    """Return the problems of the latest shards; empty while they have too few attempts to judge."""
     latest = _latest(finished, settings.trouble.attempts)
-    return list(_troubles(add_up(latest), settings)) if latest else []
+    return list(_find_troubles(add_up(latest), settings)) if latest else []
 
 
 def _latest(finished: list[ShardStats], attempts: int) -> list[ShardStats]:
@@ -61,20 +63,20 @@ def _latest(finished: list[ShardStats], attempts: int) -> list[ShardStats]:
     return []
 
 
-def _troubles(totals: DownloadTotals, settings: DownloadSettings) -> Iterator[Trouble]:
+def _find_troubles(totals: DownloadTotals, settings: DownloadSettings) -> Iterator[Trouble]:
     limits, attempts = settings.trouble, totals.attempts
     unknown = count_matching(totals.failures, NAME_RESOLUTION) / attempts
     if unknown >= limits.name_resolution_warn:
         message = (
             f"Host names cannot be resolved in {unknown:.0%} of the last {attempts:,} attempts. Check the name "
-            f"servers of this machine, or lower download.thread_count and processes_count. {AGAIN}"
+            f"servers of this machine, or lower download.thread_count and processes_count. {RETRY_HINT}"
         )
         yield Trouble("name resolution", message, unknown >= limits.name_resolution_stop)
     undecoded = totals.failed_to_resize / attempts
     if undecoded >= limits.decoding_warn:
         message = (
             f"{undecoded:.0%} of the last {attempts:,} attempts brought something that could not be decoded or "
-            f"resized, most often: {_foremost(totals)}. Check the downloader environment. {AGAIN}"
+            f"resized, most often: {_most_frequent(totals)}. Check the downloader environment. {RETRY_HINT}"
         )
         yield Trouble("decoding", message, undecoded >= limits.decoding_stop)
     yield from _low_success(totals, settings)
@@ -87,11 +89,11 @@ def _low_success(totals: DownloadTotals, settings: DownloadSettings) -> Iterator
         reason, number = next(iter(totals.in_kinds().failures.items()), ("no reason given", 0))
         message = (
             f"Only {success:.0%} of the last {totals.attempts:,} attempts succeeded; {expected:.0%} are expected "
-            f"(download.expected_success_rate). Most frequent failure: {reason} ({number:,}). {AGAIN}"
+            f"(download.expected_success_rate). Most frequent failure: {reason} ({number:,}). {RETRY_HINT}"
         )
         yield Trouble("success rate", message, success < expected * settings.trouble.success_stop)
 
 
-def _foremost(totals: DownloadTotals) -> str:
+def _most_frequent(totals: DownloadTotals) -> str:
     kinds = totals.in_kinds().failures
-    return next((kind for kind in kinds if not OF_THE_NETWORK.search(kind)), "no reason given")
+    return next((kind for kind in kinds if not NETWORK_FAILURE.search(kind)), "no reason given")

@@ -1,18 +1,18 @@
-"""How far a download is, in words and rows for people."""
+"""Text and table rows that show the progress of a download."""
 
 from tasks.images.completion import ExpectedShard, ShardStats
-from tasks.images.failures import opted_out
+from tasks.images.failures import count_opt_outs
 from tasks.images.progress import Progress
 from tasks.images.totals import DownloadTotals
 from tasks.io.failure_reasons import by_kind
 from tasks.running.pace import duration
 
-MOST_ROWS = 1_000
-"""Of more shards than this, the table shows those that began, the latest last, up to as many."""
+MAX_ROWS = 1_000
+"""With more shards than this, the table shows only the latest started ones, up to this number."""
 
 
 def in_words(totals: DownloadTotals) -> str:
-    """Attempts, successes and failures, in a line."""
+    """Return attempts, successes and failures in a line."""
     share = totals.successes / totals.attempts if totals.attempts else 0.0
     return (
         f"{totals.attempts:,} attempts, {totals.successes:,} successes ({share:.1%}), "
@@ -21,7 +21,7 @@ def in_words(totals: DownloadTotals) -> str:
 
 
 def progress_line(progress: Progress) -> str:
-    """The log line of a running download."""
+    """Return the log line of a running download."""
     totals = progress.totals
     return (
         f"{len(progress.done)} of {len(progress.expected)} shards done: {in_words(totals)}; "
@@ -31,28 +31,28 @@ def progress_line(progress: Progress) -> str:
 
 
 def expected_attempts(progress: Progress) -> int:
-    """Attempts in all shards that the download should make."""
+    """Return the attempts of all expected shards."""
     return sum(shard.attempts for shard in progress.expected)
 
 
 def percentage(progress: Progress) -> float:
-    """Share of the expected attempts that lie in finished shards, in percent."""
+    """Return the share of expected attempts in finished shards, in percent."""
     attempts = expected_attempts(progress)
     return 100 * progress.totals.attempts / attempts if attempts else 100.0
 
 
 def failures_in_words(totals: DownloadTotals, count: int = 8) -> str:
-    """The most frequent kinds of failures, and how many sites opted out."""
+    """Return the most frequent kinds of failures, and the number of opt-outs."""
     kinds = list(by_kind(totals.failures).items())[:count]
-    said = ", ".join(f"{kind} {number:,}" for kind, number in kinds) or "none"
-    return f"Failures: {said}. Opted out by X-Robots-Tag: {opted_out(totals.failures):,}."
+    listed = ", ".join(f"{kind} {number:,}" for kind, number in kinds) or "none"
+    return f"Failures: {listed}. Opted out by X-Robots-Tag: {count_opt_outs(totals.failures):,}."
 
 
 def shard_rows(progress: Progress) -> list[dict[str, str | int]]:
-    """A row a shard: its state, counts and most frequent failure."""
+    """Return one row per shard: its state, counts and most frequent failure."""
     shards = progress.expected
-    if len(shards) > MOST_ROWS:
-        shards = [shard for shard in shards if shard.name in progress.sizes][-MOST_ROWS:]
+    if len(shards) > MAX_ROWS:
+        shards = [shard for shard in shards if shard.name in progress.sizes][-MAX_ROWS:]
     return [_row(shard, progress) for shard in shards]
 
 

@@ -1,4 +1,4 @@
-"""Notice a download that does not go on: the watch is on its data, not on its processes, which may wait for ever."""
+"""Detection of a stalled download by its data; its processes may wait forever."""
 
 import time
 from dataclasses import dataclass, field
@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from tasks.images.progress import Progress
 
 IDLE_SECONDS = 60.0
-"""Less patience when no process has a shard open any more: the pool waits for a worker that was killed."""
+"""Shorter timeout when no process has a shard open any more: the pool waits for a killed worker."""
 
 
 class StalledError(Exception):
-    """Nothing came for too long: the downloader is to be ended and started again."""
+    """No new data within the timeout: the downloader must be restarted."""
 
 
 @dataclass
 class Watchdog:
-    """Barks when there is no new shard and no new byte for ``stall_timeout`` seconds; earlier if nobody is at work."""
+    """A timer that expires after ``stall_timeout`` seconds without new data; earlier if no worker is active."""
 
     stall_timeout: float
     seen: tuple[int, int, int] | None = None
@@ -23,16 +23,16 @@ class Watchdog:
     worked: bool = False
 
     def check(self, progress: Progress) -> None:
-        """Raise StalledError if nothing came for too long."""
+        """Raise StalledError if no data arrived within the timeout."""
         now = time.monotonic()
         self.worked = self.worked or progress.workers > 0
         if progress.signature != self.seen or progress.complete_since is not None:
             self.seen, self.since = progress.signature, now
-        elif now - self.since >= self._patience(progress):
+        elif now - self.since >= self._timeout(progress):
             raise StalledError(
                 f"no new shard and no new byte for {now - self.since:.0f} s, {progress.workers} workers at a shard"
             )
 
-    def _patience(self, progress: Progress) -> float:
+    def _timeout(self, progress: Progress) -> float:
         idle = self.worked and not progress.workers
         return min(IDLE_SECONDS, self.stall_timeout) if idle else self.stall_timeout

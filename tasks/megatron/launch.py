@@ -43,6 +43,9 @@ class LaunchRecord(BaseModel):
 def identity_of(submission: Submission, root: Path) -> str:
     """Which job this is, whatever it resumes from and however it is watched."""
     settings = submission.job.model_dump(mode="json", exclude={"poll_seconds", "submission_dry_run"})
+    if "processor_route" in settings:
+        # The route changes nothing that is rendered; a job that was launched under its former name is still this one.
+        settings["processor_route"] = "recipe"
     return digest({"kind": submission.kind, "root": str(root), "settings": settings})
 
 

@@ -1,4 +1,4 @@
-"""Fetch one pinned file from a Hugging Face hub into the metadata folder, unless it is there already."""
+"""Fetching one pinned file from a Hugging Face hub into the metadata folder, unless it is there already."""
 
 import itertools
 import logging
@@ -16,19 +16,19 @@ from tasks.io.files import fsync_folder
 from tasks.io.fingerprints import Fingerprint
 from tasks.metadata.hub import HubBusyError, Source, download, endpoint
 from tasks.metadata.slices import Slice, SliceFile
-from tasks.metadata.verify import byte_problems, compare, fingerprints_in, listed, verify_file
+from tasks.metadata.verify import bullet_list, byte_problems, compare, fingerprints_in, verify_file
 
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 300.0
-"""How long a busy hub is waited for in all, for one file and one try; the hub counts rates over five minutes."""
+"""Total wait for a busy hub, per file and task run; the hub counts its rate limit over five minutes."""
 
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
-"""The pauses grow from the first to the second where the hub does not say how long it wants to be left alone."""
+"""The pauses grow from the first to the second if the hub sends no Retry-After."""
 
 
 class FetchedFile(BaseModel):
-    """What became of a pinned file: fetched, or found in place. ``moved_aside`` is where a wrong one went."""
+    """The result for a pinned file: fetched or found in place. ``moved_aside`` is the new name of a wrong file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,31 +48,31 @@ class FetchJob(BaseModel):
 
     @property
     def path(self) -> Path:
-        """Where the file belongs."""
+        """Path of the file in the metadata folder."""
         return self.folder / self.pin.name
 
     def cache_parts(self) -> dict[str, Any]:
-        """What identifies the work: the pin, wherever the file comes from and lies."""
+        """Return what identifies the work: the pin, independent of source and folder."""
         return {"pin": self.pin.model_dump()}
 
     def is_done(self) -> bool:
-        """Whether the pinned bytes are in place."""
+        """Return whether the pinned bytes are in place."""
         pinned = Fingerprint(name=self.pin.name, size=self.pin.bytes, sha256=self.pin.sha256)
         return fingerprints_in(self.folder).matches(self.path, pinned)
 
 
 def fetch_jobs(folder: Path, slice_: Slice) -> list[FetchJob]:
-    """One job a file of the slice, in the order of the names."""
+    """Return one job per file of the slice, ordered by name."""
     source = Source(slice_.repo_id, slice_.revision)
     return [FetchJob(folder=folder, source=source, pin=pin) for pin in slice_.files]
 
 
 def fetch_file(job: FetchJob, patience: float = PATIENCE_SECONDS) -> FetchedFile:
-    """Put the pinned file into its place. One that is there and right is not fetched: no hub is needed.
+    """Fetch the pinned file unless it is in place; a valid file in place needs no hub.
 
-    A wrong one is moved aside first, under a name that the downloader does not read. The new one is downloaded
-    into a hidden folder, verified, and renamed into place, so that a killed fetch leaves nothing that counts.
-    ``patience``: seconds to wait in all for a busy hub. Raises MetadataError; TransientError where a retry may help.
+    Move a wrong file aside first, under a name that the downloader does not read. Download the new one into a hidden
+    folder, verify it and rename it into place, so that a killed fetch never leaves a partial file in place.
+    ``patience``: total seconds to wait for a busy hub. Raises MetadataError; TransientError where a retry may help.
     """
     path = job.path
     moved_aside = _move_aside_if_wrong(path, job.pin) if path.exists() else None
@@ -86,7 +86,7 @@ def fetch_file(job: FetchJob, patience: float = PATIENCE_SECONDS) -> FetchedFile
 
 
 def _move_aside_if_wrong(path: Path, pin: SliceFile) -> str | None:
-    """The new name of a file that is not the pinned one, None if it is."""
+    """Rename a file that is not the pinned one and return its new name; return None if it is the pinned one."""
     if not path.is_file():
         raise MetadataError(f"{path} should be a file; move what lies there out of the way")
     fingerprints = fingerprints_in(path.parent)
@@ -112,9 +112,9 @@ def _fetch(job: FetchJob, patience: float) -> None:
         with tempfile.TemporaryDirectory(
             prefix=_leftover_prefix(job.path), dir=job.folder, ignore_cleanup_errors=True
         ) as temporary:
-            _fetch_through(Path(temporary), job, patience)
+            _fetch_into(Path(temporary), job, patience)
     except FileNotFoundError as error:
-        # Someone else put the right file in place and cleared up; a retry finds it.
+        # Another process put the pinned file in place and removed the temporary folder; a retry finds the file.
         raise TransientError(f"{job.path} was fetched by another process at the same time: {error}") from None
     except OSError as error:
         raise MetadataError(
@@ -122,17 +122,17 @@ def _fetch(job: FetchJob, patience: float) -> None:
         ) from None
 
 
-def _fetch_through(temporary: Path, job: FetchJob, patience: float) -> None:
+def _fetch_into(temporary: Path, job: FetchJob, patience: float) -> None:
     arrived = download_patiently(job.source, job.pin.name, temporary, patience)
     _, problems = compare(arrived, job.pin, fingerprints_in(temporary))
     if problems:
         sent = f"what {endpoint()} sent for {job.pin.name} of {job.source.repo_id} is not the pinned file"
-        raise MetadataError(listed(f"{sent}; it was thrown away:", problems))
+        raise MetadataError(bullet_list(f"{sent}; it was thrown away:", problems))
     publish(arrived, job.path, job.pin)
 
 
 def publish(arrived: Path, path: Path, pin: SliceFile) -> None:
-    """Move a verified file to its place, durably, and note its hash. Raises OSError."""
+    """Move a verified file durably into place and record its hash. Raises OSError."""
     with arrived.open("rb") as file:
         os.fsync(file.fileno())
     arrived.replace(path)
@@ -142,7 +142,7 @@ def publish(arrived: Path, path: Path, pin: SliceFile) -> None:
 
 
 def download_patiently(source: Source, name: str, folder: Path, patience: float = PATIENCE_SECONDS) -> Path:
-    """Download, and wait for a hub that is busy: as long as it asks for, else twice as long each time.
+    """Download a file; wait while the hub is busy, as long as it asks for, else with growing pauses.
 
     Raises MetadataError, TransientError, and OSError if ``folder`` cannot be written.
     """
@@ -167,6 +167,6 @@ def _leftover_prefix(path: Path) -> str:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Once the file is in place, nobody needs the folders that killed fetches of it have left."""
+    """Remove temporary folders of killed fetches; they are useless once the file is in place."""
     for leftover in path.parent.glob(f"{_leftover_prefix(path)}*"):
         shutil.rmtree(leftover, ignore_errors=True)

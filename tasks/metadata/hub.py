@@ -1,4 +1,4 @@
-"""The Hugging Face hub: one download, and what its refusals mean."""
+"""The Hugging Face hub: downloads, and the translation of its errors."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from huggingface_hub.errors import (
     FileMetadataError,
     GatedRepoError,
     HfHubHTTPError,
-    # The base error of the HTTP client, under whatever name the library uses that client.
+    # The base error of the HTTP client that the library uses, whichever client that is.
     HTTPError,
     OfflineModeIsEnabled,
     RemoteEntryNotFoundError,
@@ -28,9 +28,9 @@ from tasks.contracts.errors import MetadataError, SettingsError, TransientError
 from tasks.metadata.verify import describe_bytes
 
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
-"""HTTP statuses that ask to come back later."""
+"""HTTP statuses after which a later request may succeed."""
 
-WITHOUT_THE_HUB = "or put the pinned files into the metadata folder by hand: then no hub is needed"
+HUB_ALTERNATIVE = "or put the pinned files into the metadata folder by hand: then no hub is needed"
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,11 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Announced:
-    """What the hub tells of a file before it sends it: the commit that the revision names, bytes, and SHA-256 (null
-    for small files, which the hub hashes otherwise)."""
+class FileInfo:
+    """The hub's headers for a file: the commit that the revision names, its size in bytes, and its SHA-256.
+
+    ``sha256`` is None for small files, for which the hub reports a Git hash instead.
+    """
 
     commit: str
     bytes: int
@@ -52,7 +54,7 @@ class Announced:
 
 
 class HubBusyError(TransientError):
-    """The hub asked to come back later, after ``retry_after`` seconds if it said so."""
+    """The hub is busy or limits the rate; ``retry_after`` is the wait in seconds that it asks for, if any."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -60,7 +62,7 @@ class HubBusyError(TransientError):
 
 
 def endpoint() -> str:
-    """The hub's address: HF_ENDPOINT as it is now, else the library's default. Raises SettingsError."""
+    """Return the hub's address: the current HF_ENDPOINT, else the library's default. Raises SettingsError."""
     url = (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
     try:
         parts = urlsplit(url)
@@ -73,16 +75,16 @@ def endpoint() -> str:
 
 
 def download(source: Source, name: str, folder: Path) -> Path:
-    """Download one file into ``folder``, an empty one: the library leaves notes of its own there.
+    """Download one file into ``folder``, which must be empty: the library writes metadata of its own there.
 
-    The token is the one that the library finds (HF_TOKEN or a login). HF_HUB_DISABLE_XET=1 in the environment
-    makes it plain HTTP. Raises HubBusyError or TransientError where waiting may help, MetadataError where it
+    The library finds the token itself (HF_TOKEN or a login). With HF_HUB_DISABLE_XET=1 in the environment it uses
+    plain HTTP. Raises HubBusyError or TransientError where waiting may help, MetadataError where it
     will not, and OSError if ``folder`` cannot be written.
     """
     hub = endpoint()
     try:
-        # Forced: the library's shared cache is left out, and so are its retries, except for a 429 or a cut
-        # connection in mid-file, which it handles well.
+        # A forced download bypasses the library's shared cache and its retries, except those for status 429 and
+        # for a connection that breaks during the body.
         return Path(
             hf_hub_download(
                 source.repo_id,
@@ -95,25 +97,25 @@ def download(source: Source, name: str, folder: Path) -> Path:
             )
         )
     except (HTTPError, OSError, ValueError, XetDownloadError) as error:
-        raise _translated(_real_error(error), hub, source, name) from None
+        raise _translate_error(_unwrap_error(error), hub, source, name) from None
 
 
-def announced(source: Source, name: str) -> Announced:
-    """What the hub tells of a file; ``source.revision`` may be a branch or a tag. Raises as :func:`download` does."""
+def fetch_file_info(source: Source, name: str) -> FileInfo:
+    """Fetch the hub's headers for a file; ``source.revision`` may be a branch or tag. Raises like ``download``."""
     hub = endpoint()
     try:
         url = hf_hub_url(source.repo_id, name, repo_type="dataset", revision=source.revision, endpoint=hub)
-        told = get_hf_file_metadata(url, endpoint=hub)
+        metadata = get_hf_file_metadata(url, endpoint=hub)
     except (HTTPError, OSError, ValueError) as error:
-        raise _translated(_real_error(error), hub, source, name) from None
-    if not told.commit_hash or not told.size:
+        raise _translate_error(_unwrap_error(error), hub, source, name) from None
+    if not metadata.commit_hash or not metadata.size:
         raise MetadataError(f"{hub} tells neither commit nor size of {name}; check HF_ENDPOINT")
-    is_sha256 = bool(told.etag) and re.fullmatch("[0-9a-f]{64}", told.etag or "")
-    return Announced(told.commit_hash, told.size, told.etag if is_sha256 else None)
+    is_sha256 = bool(metadata.etag) and re.fullmatch("[0-9a-f]{64}", metadata.etag or "")
+    return FileInfo(metadata.commit_hash, metadata.size, metadata.etag if is_sha256 else None)
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> float | None:
-    """Seconds that a Retry-After header asks for: given as such, or as an HTTP date (RFC 9110, 10.2.3)."""
+    """Return the wait of a Retry-After header: a number of seconds or an HTTP date (RFC 9110, 10.2.3); else None."""
     text = (value or "").strip()
     if text.isascii() and text.isdigit():
         return float(text)
@@ -125,21 +127,21 @@ def retry_after_seconds(value: str | None, now: datetime) -> float | None:
     return max(0.0, (aware - now).total_seconds())
 
 
-def _real_error(error: BaseException) -> BaseException:
-    """The library wraps what went wrong before a forced download into a bare ValueError."""
+def _unwrap_error(error: BaseException) -> BaseException:
+    """Return the cause if the library wrapped it in a bare ValueError, as it does before a forced download."""
     return error.__cause__ if type(error) is ValueError and error.__cause__ else error
 
 
-def _translated(error: BaseException, hub: str, source: Source, name: str) -> BaseException:
+def _translate_error(error: BaseException, hub: str, source: Source, name: str) -> BaseException:
     where = f"{name} of {source.repo_id} at {hub}"
     if isinstance(error, HfHubHTTPError):
-        return _refusal(error, hub, source, name)
+        return _status_error(error, hub, source, name)
     if isinstance(error, OfflineModeIsEnabled):
-        return MetadataError(f"cannot fetch {where}: HF_HUB_OFFLINE is set; unset it, {WITHOUT_THE_HUB}")
+        return MetadataError(f"cannot fetch {where}: HF_HUB_OFFLINE is set; unset it, {HUB_ALTERNATIVE}")
     if is_untrusted(str(error)):
         return MetadataError(
             f"cannot fetch {where}: its certificate is not trusted ({trusted_file()}). Set SSL_CERT_FILE to a file "
-            f"that holds the authority of that hub or of this network's proxy, {WITHOUT_THE_HUB}"
+            f"that holds the authority of that hub or of this network's proxy, {HUB_ALTERNATIVE}"
         )
     if isinstance(error, OSError) and error.errno:
         return error
@@ -148,12 +150,12 @@ def _translated(error: BaseException, hub: str, source: Source, name: str) -> Ba
     if isinstance(error, HTTPError | XetDownloadError):
         return TransientError(
             f"cannot fetch {where}: {type(error).__name__}: {error}; "
-            f"check the network, set HF_ENDPOINT to a hub that this machine reaches, {WITHOUT_THE_HUB}"
+            f"check the network, set HF_ENDPOINT to a hub that this machine reaches, {HUB_ALTERNATIVE}"
         )
-    return _unexpected_answer(error, hub, source, name)
+    return _unexpected_response_error(error, hub, source, name)
 
 
-def _refusal(error: HfHubHTTPError, hub: str, source: Source, name: str) -> Exception:
+def _status_error(error: HfHubHTTPError, hub: str, source: Source, name: str) -> Exception:
     status = error.response.status_code
     where = f"{hub} answered {status} for {name} of dataset {source.repo_id} at revision {source.revision}"
     if status in BUSY:
@@ -184,23 +186,23 @@ def _token_advice() -> str:
     )
 
 
-def _unexpected_answer(error: BaseException, hub: str, source: Source, name: str) -> Exception:
-    """What came has not the headers of a hub, or not the announced size: look at what is sent, and say so."""
+def _unexpected_response_error(error: BaseException, hub: str, source: Source, name: str) -> Exception:
+    """Return an error for a response without a hub's headers or of the wrong size; inspect its first bytes."""
     url = hf_hub_url(source.repo_id, name, repo_type="dataset", revision=source.revision, endpoint=hub)
     head = _first_bytes(url)
     if head is not None and not head.startswith(b"PAR1"):
         return MetadataError(
             f"{url} does not answer with a Parquet file: {describe_bytes(head)}; "
-            f"check HF_ENDPOINT and the proxy or sign-in page of this network, {WITHOUT_THE_HUB}"
+            f"check HF_ENDPOINT and the proxy or sign-in page of this network, {HUB_ALTERNATIVE}"
         )
     reason = str(error).splitlines()[0]
     if isinstance(error, FileMetadataError):
-        return MetadataError(f"{hub} does not answer as a hub does: {reason} Check HF_ENDPOINT, {WITHOUT_THE_HUB}")
+        return MetadataError(f"{hub} does not answer as a hub does: {reason} Check HF_ENDPOINT, {HUB_ALTERNATIVE}")
     return TransientError(f"{url} did not send what it announced: {reason}")
 
 
 def _first_bytes(url: str) -> bytes | None:
-    """The first bytes that an address answers with; None if it does not answer, or with an error."""
+    """Return the first bytes of the response from ``url``, or None if there is no response or its status is not 200."""
     try:
         with get_session().stream("GET", url, headers=build_hf_headers(), timeout=10) as answer:
             return next(answer.iter_bytes(200), b"") if answer.status_code == 200 else None

@@ -1,4 +1,4 @@
-"""One look at all rows before the download: addresses not to be fetched, boxes that would not be blurred, captions."""
+"""A check of all rows before the download: unsafe addresses, face boxes that would not be blurred, captions."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -38,11 +38,11 @@ MEANINGS: dict[Finding, str] = {
 REFUSED: frozenset[Finding] = frozenset(
     ("url_not_http", "host_loopback", "host_private", "boxes_null", "box_never_blurred", "text_not_utf8")
 )
-"""What stops a download by default: it would reach into this network, leave faces unblurred, or lose a shard."""
+"""Findings that stop a download by default: they reach into this network, leave faces unblurred or lose a shard."""
 
 
 class MetadataLook(BaseModel):
-    """How often each kind was found (boxes are counted one by one, all else by rows), and where first."""
+    """Count and first location of each kind of finding. Boxes are counted individually, everything else by row."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -51,14 +51,17 @@ class MetadataLook(BaseModel):
     first: dict[Finding, str]
 
     def in_words(self) -> list[str]:
-        """A sentence a kind that was found."""
+        """Return one sentence for each kind that was found."""
         return [
             f"{kind}: {count:,} {MEANINGS[kind]} (first: {self.first[kind]})" for kind, count in self.counts.items()
         ]
 
 
 def look_once(folder: Path, files: Collection[str], metadata_sha256: str) -> MetadataLook:
-    """The look at this metadata, remembered in ``metadata-look.json``. Raises MetadataError as look_at does."""
+    """Return the findings recorded in ``metadata-look.json``, else scan the files and record them.
+
+    Raises MetadataError as ``look_at`` does.
+    """
     path = folder / LOOK_NAME
     work = Receipt(stage="metadata-look", stage_version=STAGE_VERSION, inputs={"metadata_sha256": metadata_sha256})
     earlier = read_receipt(path)
@@ -70,16 +73,16 @@ def look_once(folder: Path, files: Collection[str], metadata_sha256: str) -> Met
 
 
 def look_at(paths: list[Path]) -> MetadataLook:
-    """Look at every row of these Parquet files. Raises MetadataError for a file that cannot be read."""
+    """Scan every row of these Parquet files. Raises MetadataError for a file that cannot be read."""
     rows, counts, first = 0, Counter[Finding](), dict[Finding, str]()
     for path in paths:
         row = 0
-        for batch in _batches(path):
+        for batch in _read_batches(path):
             for kind, bad in _findings(batch):
                 number = int(np.count_nonzero(bad))
                 if number:
                     counts[kind] += number
-                    first.setdefault(kind, f"{path.name}, {_place(batch, kind, row, bad)}")
+                    first.setdefault(kind, f"{path.name}, {_describe_first(batch, kind, row, bad)}")
             row += batch.num_rows
         rows += row
     kinds = [kind for kind in get_args(Finding) if counts[kind]]
@@ -87,7 +90,7 @@ def look_at(paths: list[Path]) -> MetadataLook:
 
 
 def refuse_findings(look: MetadataLook, accepted: Collection[Finding]) -> None:
-    """Raise MetadataError if something was found that stops a download, and was not accepted."""
+    """Raise MetadataError for findings that stop a download and are not accepted."""
     refused = MetadataLook(
         rows=look.rows,
         counts={kind: count for kind, count in look.counts.items() if kind in REFUSED and kind not in accepted},
@@ -101,7 +104,7 @@ def refuse_findings(look: MetadataLook, accepted: Collection[Finding]) -> None:
         )
 
 
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+def _read_batches(path: Path) -> Iterator[pa.RecordBatch]:
     try:
         with pq.ParquetFile(path) as file:
             if missing := [name for name in USED_COLUMNS if name not in file.schema_arrow.names]:
@@ -113,21 +116,21 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _findings(batch: pa.RecordBatch) -> Iterator[tuple[Finding, np.ndarray]]:
-    """Each kind with a mask of the bad rows (of the bad boxes, for kinds of boxes)."""
-    clean = {name: _utf8(batch.column(name)) for name in ("uid", "url", "text")}
+    """Yield each kind of finding with a mask of the bad rows, or of the bad boxes for box kinds."""
+    clean = {name: _null_invalid_utf8(batch.column(name)) for name in ("uid", "url", "text")}
     broken = np.logical_or.reduce([_mask(pc.is_null(clean[n])) & _mask(batch.column(n).is_valid()) for n in clean])
     yield "text_not_utf8", broken
-    yield from _urls(clean["url"])
+    yield from _url_findings(clean["url"])
     text = clean["text"]
     yield "caption_missing", _mask(batch.column("text").is_null())
     yield "caption_blank", _mask(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(text)), 0))
     yield "boxes_null", _mask(batch.column("face_bboxes").is_null())
-    yield from _boxes(batch.column("face_bboxes"))
+    yield from _box_findings(batch.column("face_bboxes"))
 
 
-def _urls(urls: pa.Array) -> Iterator[tuple[Finding, np.ndarray]]:
+def _url_findings(urls: pa.Array) -> Iterator[tuple[Finding, np.ndarray]]:
     hosts = pc.struct_field(pc.extract_regex(pc.utf8_trim_whitespace(urls), HOST), "host")
-    # A URL that does not match is null, and so is what was null before.
+    # Null means that the URL does not match, or was null itself.
     yield "url_not_http", _mask(pc.is_null(hosts))
     codes = hosts.dictionary_encode()
     kinds = [kind_of_host(host) for host in codes.dictionary.to_pylist()]
@@ -136,7 +139,7 @@ def _urls(urls: pa.Array) -> Iterator[tuple[Finding, np.ndarray]]:
         yield kind, np.isin(index, [number for number, found in enumerate(kinds) if found == kind])
 
 
-def _boxes(column: pa.Array) -> Iterator[tuple[Finding, np.ndarray]]:
+def _box_findings(column: pa.Array) -> Iterator[tuple[Finding, np.ndarray]]:
     boxes = column.flatten()
     four = _mask(pc.equal(pc.list_value_length(boxes), 4))
     numbers = boxes.filter(pa.array(four)).flatten().to_numpy(zero_copy_only=False).astype(float).reshape(-1, 4)
@@ -151,16 +154,16 @@ def _boxes(column: pa.Array) -> Iterator[tuple[Finding, np.ndarray]]:
     yield "box_over_the_edge", over & ~unblurred & ~broken
 
 
-def _utf8(column: pa.Array) -> pa.Array:
-    """The column with null for what is not UTF-8; only a column that holds such text is looked at row by row."""
+def _null_invalid_utf8(column: pa.Array) -> pa.Array:
+    """Return the column with null for invalid UTF-8. Only a column that fails validation is decoded row by row."""
     try:
         column.validate(full=True)
         return column
     except pa.ArrowInvalid:
-        return pa.array([_decoded(value) for value in column.cast(pa.large_binary()).to_pylist()], column.type)
+        return pa.array([_decode_or_null(value) for value in column.cast(pa.large_binary()).to_pylist()], column.type)
 
 
-def _decoded(value: bytes | None) -> str | None:
+def _decode_or_null(value: bytes | None) -> str | None:
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
@@ -171,8 +174,8 @@ def _mask(array: pa.Array) -> np.ndarray:
     return array.fill_null(False).to_numpy(zero_copy_only=False)
 
 
-def _place(batch: pa.RecordBatch, kind: Finding, row: int, bad: np.ndarray) -> str:
-    """Where the first bad value is, and what it is."""
+def _describe_first(batch: pa.RecordBatch, kind: Finding, row: int, bad: np.ndarray) -> str:
+    """Return row and value of the first bad value."""
     at = int(np.argmax(bad))
     if kind.startswith("box_"):
         boxes = batch.column("face_bboxes").flatten()

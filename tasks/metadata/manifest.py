@@ -1,4 +1,4 @@
-"""The metadata manifest: the receipt that says which pinned files lie in the metadata folder, and what they hold."""
+"""The metadata manifest: the receipt of the pinned files in the metadata folder, with their rows and columns."""
 
 from pathlib import Path
 from typing import Literal
@@ -9,7 +9,7 @@ from tasks.contracts.errors import MetadataError
 from tasks.io.files import write_json
 from tasks.io.fingerprints import Verify
 from tasks.metadata.slices import Slice, SliceFile
-from tasks.metadata.verify import Column, fingerprints_in, refuse_strays, verify_file
+from tasks.metadata.verify import Column, check_no_unpinned_files, fingerprints_in, verify_file
 
 MANIFEST_NAME = "metadata-manifest.json"
 
@@ -27,7 +27,7 @@ class ManifestFile(BaseModel):
 
 
 class ManifestSummary(BaseModel):
-    """The manifest in a few small values; ``path`` is where it lies."""
+    """Key figures of the manifest at ``path``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,12 +39,12 @@ class ManifestSummary(BaseModel):
     metadata_sha256: str
 
     def in_words(self) -> str:
-        """What lies there, in a line."""
+        """Return the summary in a line."""
         return f"{self.files} files of {self.slice}: {self.rows:,} rows, {self.bytes / 1e6:,.1f} MB"
 
 
 class MetadataManifest(BaseModel):
-    """Which slice the folder holds. ``metadata_sha256`` is over the pins: equal for equal metadata, anywhere."""
+    """The slice in a metadata folder. ``metadata_sha256`` covers the pins, so equal metadata has an equal value."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -57,7 +57,7 @@ class MetadataManifest(BaseModel):
     files: tuple[ManifestFile, ...]
 
     def summary(self, path: Path) -> ManifestSummary:
-        """The small values that a task returns of the manifest at ``path``."""
+        """Return the key figures of this manifest, which is at ``path``."""
         return ManifestSummary(
             path=path,
             slice=self.slice,
@@ -69,29 +69,29 @@ class MetadataManifest(BaseModel):
 
 
 def verify_metadata(folder: Path, slice_: Slice, verify: Verify = "changed") -> MetadataManifest:
-    """Check every file of the slice in ``folder``; returns the manifest that describes them.
+    """Check every file of the slice in ``folder`` and return their manifest.
 
-    Hashes are noted in the folder; ``full`` hashes again whatever is noted. Raises MetadataError
-    with the problems of all files.
+    Hashes are recorded in the folder; ``full`` ignores the recorded ones. Raises MetadataError with the problems of
+    all files.
     """
     problems: list[str] = []
     files: list[ManifestFile] = []
     try:
-        refuse_strays(folder, {pin.name for pin in slice_.files})
+        check_no_unpinned_files(folder, {pin.name for pin in slice_.files})
     except MetadataError as error:
         problems.append(str(error))
     for pin in slice_.files:
         try:
-            files.append(_verified(folder, pin, verify))
+            files.append(_verify_pin(folder, pin, verify))
         except MetadataError as error:
             problems.append(str(error))
     if problems:
         raise MetadataError("\n".join(problems))
-    return _manifest(slice_, files)
+    return _build_manifest(slice_, files)
 
 
 def write_manifest(folder: Path, manifest: MetadataManifest) -> Path:
-    """Write ``metadata-manifest.json``; one that already says the same is left alone."""
+    """Write ``metadata-manifest.json`` unless it already holds the same manifest; return its path."""
     path = folder / MANIFEST_NAME
     if read_manifest(folder) != manifest:
         write_json(path, manifest.model_dump(mode="json"))
@@ -99,19 +99,19 @@ def write_manifest(folder: Path, manifest: MetadataManifest) -> Path:
 
 
 def read_manifest(folder: Path) -> MetadataManifest | None:
-    """The manifest in ``folder``; None if there is none, or none that can be understood."""
+    """Read the manifest in ``folder``; return None if it is missing or invalid."""
     try:
         return MetadataManifest.model_validate_json((folder / MANIFEST_NAME).read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None
 
 
-def _verified(folder: Path, pin: SliceFile, verify: Verify) -> ManifestFile:
+def _verify_pin(folder: Path, pin: SliceFile, verify: Verify) -> ManifestFile:
     contents = verify_file(folder / pin.name, pin, fingerprints_in(folder, verify))
     return ManifestFile(**pin.model_dump(), columns=contents.columns)
 
 
-def _manifest(slice_: Slice, files: list[ManifestFile]) -> MetadataManifest:
+def _build_manifest(slice_: Slice, files: list[ManifestFile]) -> MetadataManifest:
     return MetadataManifest(
         slice=slice_.name,
         repo_id=slice_.repo_id,

@@ -12,46 +12,46 @@ from tasks.contracts.errors import MetadataError, SettingsError, TransientError
 from tasks.io.files import write_bytes
 from tasks.io.fingerprints import Fingerprints
 from tasks.metadata.fetch import download_patiently, publish
-from tasks.metadata.hub import Announced, Source, announced
-from tasks.metadata.slices import Slice, SliceFile, sentences
-from tasks.metadata.verify import listed, schema_problems
+from tasks.metadata.hub import FileInfo, Source, fetch_file_info
+from tasks.metadata.slices import Slice, SliceFile, describe_errors
+from tasks.metadata.verify import bullet_list, schema_problems
 
 
-def check_asked(name: str, repo_id: str, files: list[str]) -> None:
-    """Refuse what no slice file can say, before anything is asked or written. Raises SettingsError."""
+def check_request(name: str, repo_id: str, files: list[str]) -> None:
+    """Check that a slice file can be made of these names, before the hub is asked. Raises SettingsError."""
     if not files:
         raise SettingsError("files: name at least one Parquet file of the repository")
     pins = [{"name": file, "rows": 1, "bytes": 1, "sha256": "0" * 64} for file in files]
     try:
         Slice.model_validate({"name": name, "repo_id": repo_id, "revision": "0" * 40, "files": pins})
     except ValidationError as error:
-        raise SettingsError(f"this cannot become a slice: {sentences(error)}") from None
+        raise SettingsError(f"this cannot become a slice: {describe_errors(error)}") from None
 
 
-def commit_of(source: Source, name: str) -> str:
-    """The commit that ``source.revision`` (a branch, a tag or a commit) names now. Raises MetadataError."""
-    return announced(source, name).commit
+def resolve_commit(source: Source, name: str) -> str:
+    """Return the commit that ``source.revision`` (a branch, tag or commit) names now. Raises MetadataError."""
+    return fetch_file_info(source, name).commit
 
 
 def pin_file(folder: Path, source: Source, name: str) -> SliceFile:
     """Fetch a file into ``folder`` unless it is there, and return its pin.
 
-    What came is held against what the hub announced. Raises MetadataError; TransientError where a retry may help.
+    The file is compared with the hub's headers. Raises MetadataError; TransientError where a retry may help.
     """
-    told = announced(source, name)
+    info = fetch_file_info(source, name)
     path = folder / name
     if path.exists():
-        return _pin(path, name, told)
+        return _make_pin(path, name, info)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".fetch-{name}-", dir=folder) as temporary:
         arrived = download_patiently(source, name, Path(temporary))
-        pin = _pin(arrived, name, told)
+        pin = _make_pin(arrived, name, info)
         publish(arrived, path, pin)
     return pin
 
 
 def write_slice(path: Path, name: str, source: Source, pins: list[SliceFile]) -> Slice:
-    """Write the slice file; one that says something else is left alone. Raises SettingsError."""
+    """Write the slice file. Raises SettingsError if the file exists with other content."""
     slice_ = Slice(name=name, repo_id=source.repo_id, revision=source.revision, files=tuple(pins))
     fields = slice_.model_dump(mode="json", include={"name", "repo_id", "revision", "files"})
     text = yaml.safe_dump(fields, sort_keys=False).encode()
@@ -61,12 +61,12 @@ def write_slice(path: Path, name: str, source: Source, pins: list[SliceFile]) ->
     return slice_
 
 
-def _pin(path: Path, name: str, told: Announced) -> SliceFile:
+def _make_pin(path: Path, name: str, info: FileInfo) -> SliceFile:
     found = Fingerprints(path.parent / ".fingerprints").of(path)
-    if found.size != told.bytes or (told.sha256 and found.sha256 != told.sha256):
+    if found.size != info.bytes or (info.sha256 and found.sha256 != info.sha256):
         raise TransientError(
             f"{path} is not what the hub announces: {found.size} bytes with SHA-256 {found.sha256}, announced were "
-            f"{told.bytes} bytes with SHA-256 {told.sha256 or 'unknown'}; if it was there before, move it elsewhere"
+            f"{info.bytes} bytes with SHA-256 {info.sha256 or 'unknown'}; if it was there before, move it elsewhere"
         )
     try:
         with pq.ParquetFile(path) as file:
@@ -74,5 +74,5 @@ def _pin(path: Path, name: str, told: Announced) -> SliceFile:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MetadataError(f"{name} cannot be read as Parquet: {error}") from None
     if problems:
-        raise MetadataError(listed(f"{name} is no metadata that can be downloaded from:", problems))
+        raise MetadataError(bullet_list(f"{name} is no metadata that can be downloaded from:", problems))
     return SliceFile(name=name, rows=rows, bytes=found.size, sha256=found.sha256)

@@ -1,4 +1,4 @@
-"""Slices: which metadata files of which revision make a dataset, pinned by size, hash and row count."""
+"""Slices: the metadata files of a dataset revision, pinned by size, hash and row count."""
 
 import re
 from importlib import resources
@@ -27,21 +27,21 @@ class SliceFile(Settings):
 
     @field_validator("name")
     @classmethod
-    def _is_a_plain_name(cls, value: str) -> str:
+    def _check_name(cls, value: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*\.parquet", value):
             raise ValueError(f"{value!r} is not a plain file name that ends in .parquet")
         return value
 
     @field_validator("sha256")
     @classmethod
-    def _is_a_sha256(cls, value: str) -> str:
+    def _check_sha256(cls, value: str) -> str:
         if not re.fullmatch("[0-9a-f]{64}", value):
             raise ValueError(f"{value!r} is not 64 lower-case hex digits")
         return value
 
 
 class Slice(Settings):
-    """A pinned set of metadata files, and the settings that suit it where a caller gives none."""
+    """A pinned set of metadata files, with default settings for them."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Name of the slice.")
     repo_id: str = Field(pattern=r"^\w[\w.-]*(/\w[\w.-]*)?$", description="Dataset repository on the hub.")
@@ -56,7 +56,7 @@ class Slice(Settings):
 
     @field_validator("revision")
     @classmethod
-    def _is_a_commit(cls, value: str) -> str:
+    def _check_commit(cls, value: str) -> str:
         if not re.fullmatch("[0-9a-f]{40}", value):
             raise ValueError(
                 f"{value!r} is not a commit of 40 lower-case hex digits; what a branch or tag names can change"
@@ -65,16 +65,16 @@ class Slice(Settings):
 
     @field_validator("files")
     @classmethod
-    def _in_the_downloader_s_order(cls, files: tuple[SliceFile, ...]) -> tuple[SliceFile, ...]:
+    def _sort_by_name(cls, files: tuple[SliceFile, ...]) -> tuple[SliceFile, ...]:
         names = [file.name for file in files]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"pinned more than once: {', '.join(twice)}")
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"pinned more than once: {', '.join(repeated)}")
         return tuple(sorted(files, key=lambda file: file.name))
 
     @field_validator("gate")
     @classmethod
-    def _declares_nothing_derived(cls, gate: GateSettings) -> GateSettings:
+    def _reject_derived_gates(cls, gate: GateSettings) -> GateSettings:
         declared = sorted(gate.model_fields_set & {"expected_shards", "expected_attempts"})
         if declared:
             raise ValueError(f"{' and '.join(declared)} follow from the files; leave them out")
@@ -82,53 +82,55 @@ class Slice(Settings):
 
     @property
     def expected_attempts(self) -> int:
-        """Rows of all files: img2dataset attempts every URL once."""
+        """Sum of the rows of all files: img2dataset attempts every URL once."""
         return sum(file.rows for file in self.files)
 
     def expected_shards(self, samples_per_shard: int) -> int:
-        """Shards that img2dataset makes: it cuts each input file by itself, so each may end in a short shard."""
+        """Return the number of shards that img2dataset makes: each input file may end with a shorter shard."""
         return sum(-(-file.rows // samples_per_shard) for file in self.files)
 
     @property
     def metadata_sha256(self) -> str:
-        """SHA-256 over the pins: the identity of the metadata, wherever it was fetched from."""
+        """SHA-256 over the pins: identifies the metadata, independent of its source."""
         return digest([file.model_dump() for file in self.files])
 
     def download_settings(self, given: DownloadSettings) -> DownloadSettings:
-        """``given``, with what it leaves out, the downloader included, taken from the slice. Raises SettingsError."""
-        filled = self._filled(given, self.download)
+        """Fill unset fields of ``given`` from the slice, including the downloader. Raises SettingsError."""
+        filled = self._fill(given, self.download)
         return filled if filled.downloader != "auto" else filled.model_copy(update={"downloader": self.downloader})
 
     def gate_settings(self, given: GateSettings, samples_per_shard: int) -> GateSettings:
-        """``given``, with what it leaves out taken from the slice or derived from its files. Raises SettingsError."""
+        """Fill unset fields of ``given`` from the slice or derive them from its files. Raises SettingsError."""
         derived = GateSettings(
-            **_declared(self.gate),
+            **_set_fields(self.gate),
             expected_shards=self.expected_shards(samples_per_shard),
             expected_attempts=self.expected_attempts,
         )
-        return self._filled(given, derived)
+        return self._fill(given, derived)
 
     def convert_settings(self, given: ConvertSettings) -> ConvertSettings:
-        """``given``, with what it leaves out, source included, taken from the slice. Raises SettingsError."""
+        """Fill unset fields of ``given`` from the slice, including the source. Raises SettingsError."""
         source = {"source_dataset": self.repo_id, "source_revision": self.revision}
-        return self._filled(given, ConvertSettings.model_validate({**source, **_declared(self.convert)}))
+        return self._fill(given, ConvertSettings.model_validate({**source, **_set_fields(self.convert)}))
 
-    def _filled(self, given: Given, defaults: Settings) -> Given:
+    def _fill(self, given: Given, defaults: Settings) -> Given:
         try:
-            return given.filled_from(_declared(defaults))
+            return given.filled_from(_set_fields(defaults))
         except ValidationError as error:
-            raise SettingsError(f"slice {self.name} and the given settings contradict: {sentences(error)}") from None
+            raise SettingsError(
+                f"slice {self.name} and the given settings contradict: {describe_errors(error)}"
+            ) from None
 
 
 def shipped_slices() -> list[str]:
-    """Names of the slices that come with this project."""
+    """Return the names of the slices that ship with this project."""
     return sorted(Path(entry.name).stem for entry in _SHIPPED.iterdir() if entry.name.endswith(".yaml"))
 
 
 def load_slice(name_or_path: str) -> Slice:
-    """A shipped slice by its name, or the slice in a YAML file (a path has a "/" in it or ends in .yaml).
+    """Load a shipped slice by name, or a slice file by path (one that contains "/" or ends in .yaml or .yml).
 
-    Raises SettingsError for an unknown name, and with one sentence a field for a file that is no slice.
+    Raises SettingsError for an unknown name, and with one sentence per field for an invalid file.
     """
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         path = Path(name_or_path).expanduser()
@@ -141,15 +143,15 @@ def load_slice(name_or_path: str) -> Slice:
     return _parse((_SHIPPED / f"{name_or_path}.yaml").read_text("utf-8"), name_or_path)
 
 
-def sentences(error: ValidationError) -> str:
-    """What is wrong with each field, one sentence a field."""
+def describe_errors(error: ValidationError) -> str:
+    """Return what is wrong with each field, one sentence per field."""
     return "; ".join(
         f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg'].removeprefix('Value error, ')}"
         for fault in error.errors(include_url=False)
     )
 
 
-def _declared(settings: Settings) -> dict[str, Any]:
+def _set_fields(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in settings.model_fields_set}
 
 
@@ -164,6 +166,6 @@ def _parse(text: str, origin: str) -> Slice:
     try:
         return Slice.model_validate(yaml.safe_load(text))
     except ValidationError as error:
-        raise SettingsError(f"slice {origin} cannot be used: {sentences(error)}") from None
+        raise SettingsError(f"slice {origin} cannot be used: {describe_errors(error)}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SettingsError(f"slice {origin} is not YAML: {' '.join(str(error).split())}") from None

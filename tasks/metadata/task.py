@@ -26,9 +26,9 @@ from tasks.running.retries import RETRIES
 )
 @fails_in_words
 def fetch_metadata_file(job: FetchJob) -> dict[str, Any]:
-    """Fetch and verify one pinned file, and return a FetchedFile as plain values, which is all that is cached.
+    """Fetch and verify one pinned file; return a FetchedFile as plain values, the only type that the cache stores.
 
-    A retry is safe: a file that is in place and right is left alone, any other starts anew in a folder of its own.
+    A retry is safe: a valid file in place is kept, and every download starts in a temporary folder of its own.
     """
     return fetch_file(job).model_dump(mode="json")
 
@@ -44,14 +44,14 @@ def write_metadata_manifest(folder: Path, slice_: Slice, verify: Verify = "chang
 @task(task_run_name="pin-{name}", **RETRIES)
 @fails_in_words
 def pin_metadata_file(folder: Path, source: Source, name: str) -> SliceFile:
-    """Fetch one file and pin it. A retry is safe: a file that is in place is only looked at."""
+    """Fetch one file and pin it. A retry is safe: a file in place is only verified."""
     return pin_file(folder, source, name)
 
 
 @task(task_run_name="metadata-look-{slice_.name}")
 @fails_in_words
 def look_at_metadata(folder: Path, slice_: Slice, settings: DownloadSettings) -> MetadataLook:
-    """Look at every row once: what was found is shown, and what must not be downloaded stops the run."""
+    """Scan every row once, report the findings, and raise MetadataError for those that stop a download."""
     look = look_once(folder, [file.name for file in slice_.files], slice_.metadata_sha256)
     accepted = settings.accepted_findings
     for sentence in look.in_words():

@@ -1,4 +1,4 @@
-"""Whether a metadata file is the one that is pinned: size, SHA-256, rows, and the Arrow types of what is used."""
+"""Checks of a metadata file against its pin: size, SHA-256, rows, and Arrow types of the used columns."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -14,7 +14,7 @@ from tasks.metadata.slices import SliceFile
 
 
 class Column(BaseModel):
-    """A column: its name, and its Arrow type as Arrow writes it."""
+    """A column: its name, and its type in Arrow's notation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,7 +23,7 @@ class Column(BaseModel):
 
 
 class Contents(BaseModel):
-    """What the footer of a Parquet file tells."""
+    """Rows and columns from the footer of a Parquet file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -32,25 +32,25 @@ class Contents(BaseModel):
 
 
 def fingerprints_in(folder: Path, verify: Verify = "changed") -> Fingerprints:
-    """The noted hashes of a metadata folder's files."""
+    """Return the recorded hashes of the files in a metadata folder."""
     return Fingerprints(folder / ".fingerprints", verify)
 
 
 def verify_file(path: Path, pin: SliceFile, fingerprints: Fingerprints) -> Contents:
-    """What ``path`` holds, once it has been checked against its pin.
+    """Check ``path`` against its pin and return its contents.
 
-    Raises MetadataError with every mismatch as a sentence of its own.
+    Raises MetadataError with one sentence per mismatch.
     """
     if not path.is_file():
         raise MetadataError(f"{path} is missing or not a file; fetch the metadata, or put the pinned file there")
     contents, problems = compare(path, pin, fingerprints)
     if contents is None or problems:
-        raise MetadataError(listed(f"{path} is not the pinned file:", problems))
+        raise MetadataError(bullet_list(f"{path} is not the pinned file:", problems))
     return contents
 
 
 def compare(path: Path, pin: SliceFile, fingerprints: Fingerprints) -> tuple[Contents | None, list[str]]:
-    """What ``path`` holds (None: it is not Parquet), and where it differs from its pin. Raises OSError."""
+    """Return the contents of ``path`` (None if not Parquet) and its differences from the pin. Raises OSError."""
     problems = byte_problems(path, pin, fingerprints)
     footer = _read_footer(path)
     if footer is None:
@@ -63,7 +63,7 @@ def compare(path: Path, pin: SliceFile, fingerprints: Fingerprints) -> tuple[Con
 
 
 def byte_problems(path: Path, pin: SliceFile, fingerprints: Fingerprints) -> list[str]:
-    """Where size and SHA-256 of ``path`` differ from the pin, a sentence each. Raises OSError."""
+    """Return differences in size and SHA-256 between ``path`` and its pin as sentences. Raises OSError."""
     found = fingerprints.of(path)
     problems = []
     if found.size != pin.bytes:
@@ -74,9 +74,9 @@ def byte_problems(path: Path, pin: SliceFile, fingerprints: Fingerprints) -> lis
 
 
 def schema_problems(schema: pa.Schema) -> list[str]:
-    """What keeps the downloader from using the columns it needs, a sentence each; other columns are not judged.
+    """Return the problems of the columns that the downloader uses, as sentences; ignore all other columns.
 
-    Takes the logical (Arrow) schema: in the physical one ``face_bboxes`` goes by the name of its leaf.
+    ``schema`` is the logical (Arrow) schema: the physical one names ``face_bboxes`` after its leaf.
     """
     problems = []
     for name in USED_COLUMNS:
@@ -89,18 +89,18 @@ def schema_problems(schema: pa.Schema) -> list[str]:
     return problems
 
 
-def refuse_strays(folder: Path, pinned: Collection[str]) -> None:
+def check_no_unpinned_files(folder: Path, pinned: Collection[str]) -> None:
     """Raise MetadataError if ``folder`` holds Parquet files that are not pinned: the downloader would read them."""
-    strays = sorted(path.name for path in folder.glob("*.parquet") if path.name not in pinned)
-    if strays:
+    unpinned = sorted(path.name for path in folder.glob("*.parquet") if path.name not in pinned)
+    if unpinned:
         raise MetadataError(
-            f"{folder} holds Parquet files that the slice does not pin: {', '.join(strays)}; "
+            f"{folder} holds Parquet files that the slice does not pin: {', '.join(unpinned)}; "
             "the downloader would take them as input: move them to another folder"
         )
 
 
 def describe_bytes(head: bytes) -> str:
-    """What a file, or an answer, that should be Parquet is instead, told by its first bytes."""
+    """Describe what a file or response is instead of Parquet, judged by its first bytes."""
     text = head.lstrip().lower()
     if not head:
         return "it is empty"
@@ -115,8 +115,8 @@ def describe_bytes(head: bytes) -> str:
     return f"{kind} (first bytes: {head[:40]!r})"
 
 
-def listed(heading: str, problems: list[str]) -> str:
-    """A heading and its problems, one a line."""
+def bullet_list(heading: str, problems: list[str]) -> str:
+    """Return the heading and the problems, one per line."""
     return "\n  - ".join([heading, *problems])
 
 

@@ -1,1 +1,1 @@
-"""Stage report: what became of every URL and sample, for people to look at: a page of plots, and a viewer."""
+"""Report stage: what happened to every URL and sample, as a page of plots and as a sample viewer."""

@@ -1,4 +1,4 @@
-"""The way from attempted URLs to training samples, with every loss by its reason."""
+"""The funnel from attempted URLs to training samples, with every loss by reason."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 from tasks.io.failure_reasons import by_kind
 from tasks.report.places import Places, read_json
 from tasks.report.plots import ShardStats
-from tasks.report.text import readable
+from tasks.report.text import clean_text
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Step:
 
 
 def funnel(totals: Mapping[str, Any], counts: Mapping[str, Any], read_all: bool) -> list[Step]:
-    """The funnel from the audit's ``totals`` (empty if there was none) and the conversion's ``counts``.
+    """Build the funnel from the audit's ``totals`` (empty without an audit) and the conversion's ``counts``.
 
-    ``read_all``: whether the conversion read every raw sample; if not, the rest is a line of its own.
+    ``read_all``: whether the conversion read every raw sample. If not, the unread samples get a line of their own.
     """
     whole = totals.get("attempts") or counts["input_samples"] or 1
     steps = []
@@ -42,18 +42,18 @@ def funnel(totals: Mapping[str, Any], counts: Mapping[str, Any], read_all: bool)
 
 def _losses(reasons: Mapping[str, int]) -> Iterable[tuple[str, str, int]]:
     ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    return [(readable(reason, 80), "lost", count) for reason, count in ranked]
+    return [(clean_text(reason, 80), "lost", count) for reason, count in ranked]
 
 
-def shard_stats(places: Places) -> list[ShardStats]:
-    """What the audit's receipts tell of every shard, in their order; empty without an audit."""
+def read_shard_stats(places: Places) -> list[ShardStats]:
+    """Read the stats of every shard from the audit's receipts, in shard order; empty without an audit."""
     if places.audit_dir is None:
         return []
     receipts = sorted(path for path in places.audit_dir.glob("*.json") if path.stem.isdigit())
-    return [_stats(path) for path in receipts]
+    return [_read_stats(path) for path in receipts]
 
 
-def _stats(path: Path) -> ShardStats:
+def _read_stats(path: Path) -> ShardStats:
     counts = read_json(path).get("counts", {})
     stats = counts.get("stats", {})
     reasons = {reason: number for reason, number in stats.get("reasons", {}).items() if reason != "success"}

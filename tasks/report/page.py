@@ -1,4 +1,4 @@
-"""HTML from templates: all that comes from data is escaped, and a policy lets nothing be loaded from elsewhere."""
+"""HTML pages from templates: all data is escaped, and a content security policy blocks everything from other sites."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 @lru_cache(maxsize=1)
 def templates() -> Environment:
-    """The templates of this room; every value is escaped unless it is Markup."""
+    """Return the templates of the ``pages`` folder; every value is escaped unless it is Markup."""
     return Environment(
         loader=PackageLoader("tasks.report", "pages"),
         autoescape=True,
@@ -22,14 +22,14 @@ def templates() -> Environment:
     )
 
 
-def asset(*names: str) -> str:
-    """Files of the ``pages`` folder, joined."""
+def read_asset(*names: str) -> str:
+    """Read files of the ``pages`` folder and join them."""
     return "".join((files("tasks.report") / "pages" / name).read_text(encoding="utf-8") for name in names)
 
 
-def self_contained(template: str, styles: tuple[str, ...], script: str, **values: Any) -> bytes:
-    """A page with its style and script in it; its policy allows these two by hash, and pictures in the page itself."""
-    style, code = asset(*styles), asset(script)
+def render_page(template: str, styles: tuple[str, ...], script: str, **values: Any) -> bytes:
+    """Render a page that embeds its style and script; its policy allows only these and data URIs."""
+    style, code = read_asset(*styles), read_asset(script)
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(code)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -39,7 +39,7 @@ def self_contained(template: str, styles: tuple[str, ...], script: str, **values
         .get_template(template)
         .render(policy=Markup(policy), style=Markup(style), script=Markup(code), **values)
     )
-    # Texts of the web can hold lone surrogates, which no encoding has.
+    # Text from the web can hold lone surrogates, which UTF-8 cannot encode.
     return html.encode("utf-8", "replace")
 
 

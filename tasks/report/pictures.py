@@ -1,4 +1,4 @@
-"""Bytes and pictures of single samples: read by byte range, made small, and looked at."""
+"""Bytes and pictures of single samples: read by byte range, scaled down and checked for oddities."""
 
 import base64
 import io
@@ -15,14 +15,14 @@ from PIL import Image, UnidentifiedImageError
 
 from tasks.report.catalogue import MEMBERS, Catalogue
 
-_LOOKED_AT = (96, 96)
-"""Pixels of the small copy that is looked at."""
+_CHECK_SIZE = (96, 96)
+"""Size in pixels of the small copy that is checked."""
 _NEUTRAL, _SPECKS, _FLAT, _FILL_FROM, _FILL_TO, _BAND = 6, 0.01, 4.0, 120, 136, 0.125
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample's bytes; a member that is missing or cannot be read any more is empty."""
+    """A sample's bytes; a member is empty if it is missing or its tar can no longer be read."""
 
     row: int
     jpg: bytes
@@ -31,7 +31,7 @@ class Sample:
 
     @property
     def caption(self) -> str:
-        """The caption; bytes that are no UTF-8 are replaced."""
+        """The caption; bytes that are not valid UTF-8 are replaced."""
         return self.txt.decode("utf-8", "replace")
 
     @property
@@ -45,10 +45,10 @@ class Sample:
 
 
 def read_samples(catalogue: Catalogue, rows: Iterable[int], members: tuple[str, ...] = MEMBERS) -> Iterator[Sample]:
-    """The samples at ``rows``, by byte range, in that order; each tar is opened once for neighbours in it.
+    """Read the samples at ``rows`` by byte range, in that order; neighbours in one tar share an open file.
 
-    Only ``members`` are read, the others are empty. A tar that has gone gives empty samples: a report must not
-    fail for it.
+    Only ``members`` are read, the others are empty. Samples of a missing tar are empty, so that the report does
+    not fail.
     """
     rows = list(rows)
     ranges = catalogue.table.take(pa.array(rows, pa.int64())).to_pylist() if rows else []
@@ -60,7 +60,7 @@ def read_samples(catalogue: Catalogue, rows: Iterable[int], members: tuple[str, 
                 if file:
                     file.close()
                 path, file = tar, _open(tar)
-            yield Sample(row, *(_member(file, where, name) if name in members else b"" for name in MEMBERS))
+            yield Sample(row, *(_read_member(file, where, name) if name in members else b"" for name in MEMBERS))
     finally:
         if file:
             file.close()
@@ -73,7 +73,7 @@ def _open(path: Path) -> io.BufferedReader | None:
         return None
 
 
-def _member(file: io.BufferedReader | None, where: dict[str, Any], name: str) -> bytes:
+def _read_member(file: io.BufferedReader | None, where: dict[str, Any], name: str) -> bytes:
     offset, size = where[f"{name}_offset"], where[f"{name}_size"]
     if file is None or offset is None or size is None:
         return b""
@@ -82,7 +82,7 @@ def _member(file: io.BufferedReader | None, where: dict[str, Any], name: str) ->
 
 
 def thumbnail(jpg: bytes, side: int) -> bytes | None:
-    """A JPEG of at most ``side`` pixels a side; None if the picture cannot be decoded."""
+    """Scale a picture to a JPEG of at most ``side`` pixels a side; return None if it cannot be decoded."""
     picture = _decode(jpg, (side, side))
     if picture is None:
         return None
@@ -93,39 +93,39 @@ def thumbnail(jpg: bytes, side: int) -> bytes | None:
 
 
 def data_uri(jpeg: bytes) -> str:
-    """The JPEG as a URI that a page can hold."""
+    """Return the JPEG as a data URI."""
     return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
 
 
-def look(jpg: bytes) -> list[str]:
-    """What is odd about a picture: any of ``undecodable``, ``grey``, ``uniform``, ``banded``.
+def find_oddities(jpg: bytes) -> list[str]:
+    """Return the oddities of a picture: any of ``undecodable``, ``grey``, ``uniform``, ``banded``.
 
-    grey: no colour in any pixel but JPEG noise. uniform: hardly any detail (standard deviation of each channel
-    below 4 of 255). banded: the lowest eighth or more is the flat mid-grey with which decoders fill a cut JPEG.
+    grey: no colour apart from JPEG noise. uniform: hardly any detail (standard deviation of each channel below
+    4 of 255). banded: the lowest eighth or more is the flat mid-grey with which decoders fill a truncated JPEG.
     """
-    picture = _decode(jpg, _LOOKED_AT)
+    picture = _decode(jpg, _CHECK_SIZE)
     if picture is None:
         return ["undecodable"]
-    picture.thumbnail(_LOOKED_AT, Image.Resampling.BOX)
+    picture.thumbnail(_CHECK_SIZE, Image.Resampling.BOX)
     pixels = np.asarray(picture, dtype=np.int16)
     found = []
     if np.mean(pixels.max(axis=2) - pixels.min(axis=2) > _NEUTRAL) <= _SPECKS:
         found.append("grey")
     if pixels.std(axis=(0, 1)).max() < _FLAT:
         found.append("uniform")
-    elif _filled_rows(pixels) >= _BAND * len(pixels):
+    elif _count_filled_rows(pixels) >= _BAND * len(pixels):
         found.append("banded")
     return found
 
 
-def _filled_rows(pixels: npt.NDArray[np.int16]) -> int:
-    """How many rows from the bottom up are all mid-grey."""
+def _count_filled_rows(pixels: npt.NDArray[np.int16]) -> int:
+    """Count the rows, from the bottom up, that are entirely mid-grey."""
     others = np.flatnonzero(np.any((pixels < _FILL_FROM) | (pixels > _FILL_TO), axis=(1, 2)))
     return len(pixels) - 1 - int(others[-1]) if len(others) else len(pixels)
 
 
 def _decode(jpg: bytes, size: tuple[int, int]) -> Image.Image | None:
-    """The picture in RGB, decoded at a fraction of its size where that is enough for ``size``."""
+    """Decode the picture as RGB, at a fraction of its size if that is enough for ``size``."""
     try:
         with Image.open(io.BytesIO(jpg), formats=["JPEG"]) as picture:
             picture.draft("RGB", size)

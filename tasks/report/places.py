@@ -1,4 +1,4 @@
-"""Where a report finds what earlier stages left, as the layout of a data root has it."""
+"""Paths of the files of earlier stages that a report reads."""
 
 import json
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ _PREPARE = ".prepare"
 
 @dataclass(frozen=True)
 class Places:
-    """A prepared dataset, the raw shards that it was made from, and what is known of them.
+    """Paths of a prepared dataset, of its raw shards and of their audit.
 
-    ``audit_dir`` and ``data`` (the data root) are None where there is none: shards from elsewhere have neither.
+    ``audit_dir`` and ``data`` (the data root) are None for raw shards from outside a data root.
     """
 
     dataset_dir: Path
@@ -26,7 +26,7 @@ class Places:
 
     @property
     def manifest(self) -> Path:
-        """What the dataset is."""
+        """The dataset's manifest."""
         return self.dataset_dir / MANIFEST
 
     @property
@@ -41,39 +41,39 @@ class Places:
 
     @property
     def planned(self) -> Path:
-        """Folder of the samples that were emitted, in the order of the output tars."""
+        """Folder of the tables of emitted samples, in the order of the output shards."""
         return self.prepare / "plan"
 
     @property
     def rejects(self) -> Path:
-        """The samples that were not, in the order of reading."""
+        """The table of rejects, in the order in which samples were read."""
         return self.prepare / "rejects.parquet"
 
     def scan(self, tar: str) -> Path:
-        """The scan table of the raw tar called ``tar``."""
+        """Return the path of the scan table of the raw tar ``tar``."""
         return self.prepare / "scan" / f"{Path(tar).stem}.parquet"
 
     def raw_table(self, tar: str) -> Path:
-        """The downloader's own table of the raw tar called ``tar``; other sources of shards have none."""
+        """Return the path of the downloader's table of the raw tar ``tar``; shards from other sources have none."""
         return self.shards_dir / f"{Path(tar).stem}.parquet"
 
 
 def places_in_root(data: DataRoot, dataset_name: str) -> Places:
-    """The dataset ``dataset_name`` of a data root. Raises DatasetError if it is not there."""
-    return _existing(Places(data.dataset(dataset_name), data.shards, data.audit, data))
+    """Return the paths of the dataset ``dataset_name`` in a data root. Raises DatasetError if it is missing."""
+    return _require_plan(Places(data.dataset(dataset_name), data.shards, data.audit, data))
 
 
 def places_of_dataset(dataset_dir: Path, shards_dir: Path | None = None) -> Places:
-    """A dataset folder; its shards lie in ``raw/shards`` beside it unless named. Raises DatasetError."""
+    """Return the paths of a dataset folder; default raw shards: ``raw/shards`` beside it. Raises DatasetError."""
     data = DataRoot(dataset_dir.parent)
     shards = shards_dir or data.shards
     if not shards.is_dir():
         raise DatasetError(f"{shards} is not a folder: name the one that {dataset_dir} was made from (shards_dir)")
-    return _existing(Places(dataset_dir, shards, default_audit_dir(shards), None if shards_dir else data))
+    return _require_plan(Places(dataset_dir, shards, default_audit_dir(shards), None if shards_dir else data))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in ``path``, or an empty one if there is no such file. Raises DatasetError if it is damaged."""
+    """Read the JSON object in ``path``; a missing file reads as an empty one. Raises DatasetError if it is corrupt."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -83,10 +83,10 @@ def read_json(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _existing(places: Places) -> Places:
+def _require_plan(places: Places) -> Places:
     if not places.plan.is_file():
         raise DatasetError(
-            f"{places.dataset_dir} holds no conversion ({places.plan} is missing); name the folder of a dataset that "
-            "convert-dataset made"
+            f"{places.dataset_dir} is not a prepared dataset ({places.plan} is missing); name the folder of a "
+            "dataset that convert-dataset made"
         )
     return places

@@ -1,4 +1,4 @@
-"""Plots as SVG that a page can hold: no script, no style attribute, and in the page's own colours."""
+"""Plots as SVG for embedding in a page: without scripts and style attributes, in the page's colours."""
 
 import io
 import re
@@ -13,18 +13,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from tasks.report.facts import Numbers
-from tasks.report.text import readable
+from tasks.report.text import clean_text
 
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _INK, _SERIES = "#010101", [f"#0101{number:02x}" for number in range(16, 24)]
-"""Stand-ins that become ``currentColor`` and the page's ``--s0`` to ``--s7``."""
+"""Placeholder colours that are replaced by ``currentColor`` and the page's ``--s0`` to ``--s7``."""
 _BINS = 40
 _PLAIN = FuncFormatter(lambda value, _: f"{value:,.6g}")
 
 
 @dataclass(frozen=True)
 class ShardStats:
-    """What the downloader counted for one shard; ``failures`` by kind."""
+    """The downloader's counts for one shard; ``failures`` by kind."""
 
     shard: str
     attempts: int
@@ -34,7 +34,7 @@ class ShardStats:
 
 @dataclass(frozen=True)
 class Curve:
-    """Values by step, in the order of steps; ``marked``: few of them, each with a dot."""
+    """Values by step, in step order; ``marked`` draws a dot at each value."""
 
     label: str
     points: Sequence[tuple[float, float]]
@@ -42,17 +42,17 @@ class Curve:
 
 
 def success_over_shards(shards: Sequence[ShardStats]) -> str:
-    """The share of URLs that gave a picture, shard by shard."""
+    """Plot the share of successful URLs in each shard."""
     figure, axes = _figure()
     rates = [100 * shard.successes / shard.attempts if shard.attempts else 0.0 for shard in shards]
     axes.plot(range(len(rates)), rates, color=_SERIES[0], marker="o" if len(rates) < 60 else "", markersize=3)
     axes.set(xlabel="shard", ylabel="successful URLs, %", ylim=(0, 100))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return _svg(figure, "success-over-shards", "Share of successful URLs in each shard")
+    return _render_svg(figure, "success-over-shards", "Share of successful URLs in each shard")
 
 
 def failures_over_shards(shards: Sequence[ShardStats], kinds: Sequence[str]) -> str:
-    """The share of URLs lost to each of ``kinds`` (at most seven), and to all others, shard by shard."""
+    """Plot the share of URLs lost in each shard to each of ``kinds`` (at most seven) and to all others."""
     figure, axes = _figure()
     attempts = np.array([max(shard.attempts, 1) for shard in shards])
     rows = [[shard.failures.get(kind, 0) for shard in shards] for kind in kinds]
@@ -67,11 +67,11 @@ def failures_over_shards(shards: Sequence[ShardStats], kinds: Sequence[str]) -> 
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, labelcolor=_INK, fontsize=8)
     axes.set(xlabel="shard", ylabel="lost URLs, %")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return _svg(figure, "failures-over-shards", "Share of URLs lost in each shard, by reason")
+    return _render_svg(figure, "failures-over-shards", "Share of URLs lost in each shard, by reason")
 
 
 def histogram(name: str, title: str, values: Numbers, xlabel: str) -> str:
-    """How often positive ``values`` are how large; on a logarithmic axis if they differ by more than a factor of 10."""
+    """Plot a histogram of the positive ``values``; the axis is logarithmic if they span more than a factor of 10."""
     figure, axes = _figure()
     values = values[values > 0]
     if len(values):
@@ -86,11 +86,11 @@ def histogram(name: str, title: str, values: Numbers, xlabel: str) -> str:
     axes.xaxis.set_major_formatter(_PLAIN)
     axes.yaxis.set_major_formatter(_PLAIN)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    return _svg(figure, name, title)
+    return _render_svg(figure, name, title)
 
 
 def image_sizes(width: Numbers, height: Numbers) -> str:
-    """How many pictures there are of each width and height."""
+    """Plot the number of pictures by width and height."""
     figure, axes = _figure()
     if len(width):
         counts, x, y = np.histogram2d(width, height, bins=_BINS)
@@ -99,11 +99,13 @@ def image_sizes(width: Numbers, height: Numbers) -> str:
         middles = (x[:-1] + x[1:]) / 2, (y[:-1] + y[1:]) / 2
         axes.scatter(middles[0][at[:, 0]], middles[1][at[:, 1]], s=size, color=_SERIES[0], alpha=0.7, linewidths=0)
     axes.set(xlabel="width, pixels", ylabel="height, pixels")
-    return _svg(figure, "image-sizes", "Widths and heights of the stored pictures; larger dots are more pictures")
+    return _render_svg(
+        figure, "image-sizes", "Widths and heights of the stored pictures; larger dots are more pictures"
+    )
 
 
-def lines(name: str, title: str, xlabel: str, ylabel: str, curves: Sequence[Curve]) -> str:
-    """Curves over one axis; those without points are left out, and one alone needs no legend."""
+def plot_curves(name: str, title: str, xlabel: str, ylabel: str, curves: Sequence[Curve]) -> str:
+    """Plot curves over a common axis; curves without points are skipped, and a single curve gets no legend."""
     figure, axes = _figure()
     drawn = [curve for curve in curves if curve.points]
     for color, curve in zip(_SERIES, drawn, strict=False):
@@ -114,7 +116,7 @@ def lines(name: str, title: str, xlabel: str, ylabel: str, curves: Sequence[Curv
         axes.legend(frameon=False, labelcolor=_INK, fontsize=8)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return _svg(figure, name, title)
+    return _render_svg(figure, name, title)
 
 
 def _figure() -> tuple[Figure, Axes]:
@@ -133,12 +135,15 @@ def _figure() -> tuple[Figure, Axes]:
 
 
 def _label(text: str) -> str:
-    """Free text as a label: no mathematics, no control characters, and no leading underscore, which hides it."""
-    return readable(text, 60).replace("$", r"\$").replace("_", " ")
+    """Clean free text for use as a label.
+
+    Matplotlib would typeset ``$`` as mathematics and hide a label with a leading underscore.
+    """
+    return clean_text(text, 60).replace("$", r"\$").replace("_", " ")
 
 
-def _svg(figure: Figure, name: str, title: str) -> str:
-    """The figure as an SVG element; equal data give equal text."""
+def _render_svg(figure: Figure, name: str, title: str) -> str:
+    """Render the figure as an SVG element; the same data gives the same text."""
     out = io.BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
@@ -149,15 +154,19 @@ def _svg(figure: Figure, name: str, title: str) -> str:
         for child in [c for c in parent if c.tag in {f"{{{_SVG}}}style", f"{{{_SVG}}}metadata"}]:
             parent.remove(child)
     for element in root.iter():
-        _in_the_pages_terms(element, name)
+        _adapt_to_page(element, name)
     for size in ("width", "height"):
         root.attrib.pop(size, None)
     root.attrib |= {"class": "plot", "role": "img", "aria-label": title}
     return ET.tostring(root, encoding="unicode")
 
 
-def _in_the_pages_terms(element: ET.Element, name: str) -> None:
-    """Styles become attributes (a strict policy blocks styles), ids get the plot's name, colours become the page's."""
+def _adapt_to_page(element: ET.Element, name: str) -> None:
+    """Adapt an element to the page.
+
+    Styles become attributes (the page's policy blocks styles), ids get the plot's name as a prefix, and placeholder
+    colours become the page's colours.
+    """
     for declaration in element.attrib.pop("style", "").split(";"):
         key, _, value = (part.strip() for part in declaration.partition(":"))
         if key == "font":

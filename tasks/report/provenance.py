@@ -1,4 +1,4 @@
-"""Where a dataset came from and how long its making took, as rows of two cells."""
+"""Where a dataset came from and how long each stage took, as table rows."""
 
 import importlib.metadata
 import json
@@ -13,7 +13,7 @@ _PACKAGES = ("datacomp-energon", "megatron-energon", "pillow", "pyarrow", "numpy
 
 
 def provenance(places: Places, manifest: dict[str, Any]) -> list[Row]:
-    """Hashes, settings and versions: of metadata, download, conversion, and of what made the report."""
+    """Return hashes, settings and versions of metadata, download, conversion and report, as rows of two cells."""
     return [(what, _text(value)) for what, value in _facts(places, manifest) if value not in (None, "", [], {})]
 
 
@@ -41,7 +41,7 @@ def _facts(places: Places, manifest: dict[str, Any]) -> Iterator[tuple[str, Any]
 
 
 def output_tars(manifest: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """File name, samples, bytes and SHA-256 of every output tar."""
+    """Return file name, samples, bytes and SHA-256 of every output shard."""
     return [
         (tar["filename"], f"{tar['samples']:,}", f"{tar['size_bytes']:,}", tar["sha256"])
         for tar in manifest.get("output_shards", [])
@@ -49,18 +49,18 @@ def output_tars(manifest: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def timings(places: Places) -> list[tuple[str, int, str]]:
-    """Stage, how many runs of it ended, and their seconds in all, as the stages noted them beside their receipts."""
+    """Return each stage with its number of finished runs and their total seconds, from the stages' timing files."""
     folders = [places.prepare]
     if places.data:
         folders = [places.data.download, places.data.audit, *folders]
     found: dict[str, list[float]] = {}
     for folder in folders:
-        for note in _notes(folder / "timings.jsonl"):
+        for note in _read_timings(folder / "timings.jsonl"):
             found.setdefault(str(note.get("name")), []).append(float(note.get("seconds", 0)))
     return [(name, len(seconds), f"{sum(seconds):,.1f} s") for name, seconds in found.items()]
 
 
-def _notes(path: Path) -> Iterator[dict[str, Any]]:
+def _read_timings(path: Path) -> Iterator[dict[str, Any]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -69,7 +69,7 @@ def _notes(path: Path) -> Iterator[dict[str, Any]]:
         try:
             note = json.loads(line)
         except ValueError:
-            continue  # a line that a killed run left half written
+            continue  # a killed run left an incomplete line
         if isinstance(note, dict):
             yield note
 

@@ -1,4 +1,4 @@
-"""The catalogue of a folder of raw shards: from the audit's indexes if there are any, else from the headers."""
+"""Catalogue of a folder of raw shards: read from the audit's indexes, or from the tar headers if there are none."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,25 +11,25 @@ from tasks.io.fingerprints import Fingerprints
 from tasks.io.raw_tar import Group, list_raw_tars, read_tar
 from tasks.io.shard_index import index_path, read_index_table
 from tasks.report.catalogue import MEMBERS, RANGES, Catalogue, as_text
-from tasks.report.raw_tables import raw_columns
+from tasks.report.raw_tables import read_raw_columns
 
 _SCHEMA = pa.schema([("key", pa.string()), *[(name, pa.int64()) for name in RANGES]])
 
 
 def read_raw_folder(shards_dir: Path, audit_dir: Path | None) -> Catalogue:
-    """The catalogue of the raw shards in ``shards_dir``. Nothing is written. Raises ShardError if there are none."""
+    """Build the catalogue of the raw shards in ``shards_dir`` without writing. Raises ShardError if there are none."""
     tars = list_raw_tars(shards_dir)
     parts = []
     for number, tar in enumerate(tars):
-        table = _from_index(tar, audit_dir)
-        table = table if table is not None else _from_groups(read_tar(tar).groups)
+        table = _read_index(tar, audit_dir)
+        table = table if table is not None else _tabulate_groups(read_tar(tar).groups)
         parts.append(table.add_column(0, "shard", pa.array(np.full(table.num_rows, number, dtype=np.int32))))
     catalogue = Catalogue(tuple(tars), pa.concat_tables(parts).combine_chunks(), planned=False)
-    return Catalogue(catalogue.tars, _with_facts(catalogue), planned=False)
+    return Catalogue(catalogue.tars, _add_sample_columns(catalogue), planned=False)
 
 
-def _from_index(tar: Path, audit_dir: Path | None) -> pa.Table | None:
-    """The samples that the audit's index of ``tar`` tells of, if the tar is still the one that was indexed."""
+def _read_index(tar: Path, audit_dir: Path | None) -> pa.Table | None:
+    """Read the samples of ``tar`` from the audit's index; return None if the tar is not indexed or changed since."""
     if audit_dir is None:
         return None
     noted = Fingerprints(audit_dir / "fingerprints").noted(tar)
@@ -40,20 +40,20 @@ def _from_index(tar: Path, audit_dir: Path | None) -> pa.Table | None:
     row, flat = pc.list_parent_indices(members).to_numpy(), members.flatten()
     columns = {"key": as_text(index["key"])}
     for name in MEMBERS:
-        mine = np.flatnonzero(pc.equal(flat.field("extension"), name.encode()).to_numpy(zero_copy_only=False))
+        matching = np.flatnonzero(pc.equal(flat.field("extension"), name.encode()).to_numpy(zero_copy_only=False))
         for part in ("offset", "size"):
-            columns[f"{name}_{part}"] = _placed(flat.field(part).take(pa.array(mine)), row[mine], len(index))
+            columns[f"{name}_{part}"] = _scatter(flat.field(part).take(pa.array(matching)), row[matching], len(index))
     return pa.table(columns, schema=_SCHEMA)
 
 
-def _placed(values: pa.Array, rows: np.ndarray, length: int) -> pa.Array:
-    """``values`` at ``rows``, null elsewhere."""
+def _scatter(values: pa.Array, rows: np.ndarray, length: int) -> pa.Array:
+    """Return an array with ``values`` at ``rows`` and null elsewhere."""
     at = np.full(length, -1, dtype=np.int64)
     at[rows] = np.arange(len(rows))
     return values.take(pa.array(at, mask=at < 0))
 
 
-def _from_groups(groups: Iterable[Group]) -> pa.Table:
+def _tabulate_groups(groups: Iterable[Group]) -> pa.Table:
     rows = []
     for group in groups:
         row: dict[str, str | int] = {"key": group.key.encode("utf-8", "backslashreplace").decode()}
@@ -64,10 +64,10 @@ def _from_groups(groups: Iterable[Group]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
 
-def _with_facts(catalogue: Catalogue) -> pa.Table:
-    """The columns that a conversion would know, as far as the downloader's tables tell of them."""
+def _add_sample_columns(catalogue: Catalogue) -> pa.Table:
+    """Add the columns that a conversion would add; the known values come from the downloader's tables."""
     length = len(catalogue)
-    facts = raw_columns(catalogue, ["uid", "width", "height"])
+    facts = read_raw_columns(catalogue, ["uid", "width", "height"])
     table = catalogue.table
     for name, kind in (("uid", pa.string()), ("width", pa.int32()), ("height", pa.int32())):
         table = table.append_column(name, facts[name] if facts is not None else pa.nulls(length, kind))

@@ -1,4 +1,4 @@
-"""The downloader's own tables, one a shard, brought into the order of a catalogue: no tar is read for them."""
+"""The downloader's tables, one per shard, reordered to match a catalogue; no tar is read."""
 
 from pathlib import Path
 
@@ -19,38 +19,38 @@ COLUMNS = {
     "height": pa.int32(),
     "faces": pa.int32(),
 }
-"""What a table can tell of a sample; ``sha256`` is that of the response, ``faces`` the number of boxes named."""
+"""Columns of the downloader's tables: ``sha256`` is that of the response, ``faces`` the number of face boxes."""
 
 
-def raw_columns(catalogue: Catalogue, wanted: list[str]) -> pa.Table | None:
-    """The ``wanted`` columns (of ``COLUMNS``), one row a sample of ``catalogue``; null where no table tells of it.
+def read_raw_columns(catalogue: Catalogue, wanted: list[str]) -> pa.Table | None:
+    """Read the ``wanted`` columns (of ``COLUMNS``), one row per sample of ``catalogue``; unknown values are null.
 
-    None if not a single shard has a table: folders of tars alone are as good a source.
+    Returns None if no shard has a table: a folder of tars alone is a valid source too.
     """
     shard, keys = catalogue.table["shard"].to_numpy(), catalogue.table["key"].combine_chunks()
     schema = pa.schema([(name, COLUMNS[name]) for name in wanted])
     bounds = np.searchsorted(shard, np.arange(len(catalogue.tars) + 1))
     parts, known = [], False
     for number, tar in enumerate(catalogue.tars):
-        mine = keys.slice(bounds[number], bounds[number + 1] - bounds[number])
-        raw = _read(tar.with_suffix(".parquet"), schema)
+        shard_keys = keys.slice(bounds[number], bounds[number + 1] - bounds[number])
+        raw = _read_table(tar.with_suffix(".parquet"), schema)
         known = known or raw is not None
-        parts.append(_nulls(schema, len(mine)) if raw is None else _in_order(raw, mine, schema))
+        parts.append(_null_table(schema, len(shard_keys)) if raw is None else _reorder(raw, shard_keys, schema))
     return pa.concat_tables(parts) if known else None
 
 
-def _read(path: Path, schema: pa.Schema) -> pa.Table | None:
+def _read_table(path: Path, schema: pa.Schema) -> pa.Table | None:
     try:
-        there = set(pq.read_schema(path).names)
+        present = set(pq.read_schema(path).names)
         names = ["face_bboxes" if name == "faces" else name for name in schema.names]
-        return pq.read_table(path, columns=["key", *[n for n in names if n in there]], partitioning=None)
+        return pq.read_table(path, columns=["key", *[n for n in names if n in present]], partitioning=None)
     except (OSError, pa.ArrowInvalid):
         return None
 
 
-def _in_order(raw: pa.Table, keys: pa.Array, schema: pa.Schema) -> pa.Table:
+def _reorder(raw: pa.Table, keys: pa.Array, schema: pa.Schema) -> pa.Table:
     if "key" not in raw.column_names:
-        return _nulls(schema, len(keys))
+        return _null_table(schema, len(keys))
     rows = pc.index_in(keys, value_set=raw["key"].combine_chunks().cast(pa.string()))
     columns = [
         raw[name].cast(kind).take(rows) if name in raw.column_names else pa.nulls(len(keys), kind)
@@ -65,5 +65,5 @@ def _in_order(raw: pa.Table, keys: pa.Array, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _nulls(schema: pa.Schema, length: int) -> pa.Table:
+def _null_table(schema: pa.Schema, length: int) -> pa.Table:
     return pa.table([pa.nulls(length, kind) for kind in schema.types], schema=schema)

@@ -1,4 +1,4 @@
-"""Find samples in a catalogue: by text in uid, key or caption, by split, shard, reject reason and size."""
+"""Search in a catalogue: by text in uid, key or caption, by split, shard, reject reason and size."""
 
 import threading
 from typing import Annotated, Literal
@@ -10,10 +10,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tasks.report.catalogue import Array, Catalogue, rows_where
 from tasks.report.pictures import read_samples
-from tasks.report.raw_tables import raw_columns
+from tasks.report.raw_tables import read_raw_columns
 
 NEVER_SHOWN = "excluded_uid"
-"""Samples on the exclusion list: their owners said that they must not be used."""
+"""Reject reason of samples on the exclusion list: their owners do not want them used."""
 
 
 def _none_if_blank(value: object) -> object:
@@ -24,7 +24,7 @@ Pixels = Annotated[Annotated[int, Field(ge=0, le=1_000_000)] | None, BeforeValid
 
 
 class Query(BaseModel):
-    """What a form asks for. ``split`` rejects: what is in no split. Sizes: of the longer side, in pixels."""
+    """A search. Split ``rejects`` selects samples outside both splits; sizes are of the longer side, in pixels."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -38,7 +38,7 @@ class Query(BaseModel):
 
 
 class Finder:
-    """Searches a catalogue; captions are read when the first one is asked for, and kept."""
+    """Searches a catalogue; captions are read at the first text search and cached."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -53,15 +53,15 @@ class Finder:
 
     @property
     def reasons(self) -> list[str]:
-        """Reject reasons that can be asked for."""
+        """Reject reasons that can be searched for."""
         return sorted(set(pc.unique(self.catalogue.table["reason"]).to_pylist()) - {"", NEVER_SHOWN})
 
     def may_show(self, row: int) -> bool:
-        """Whether there is such a row, and it may be looked at."""
+        """Return whether the row exists and may be shown."""
         return 0 <= row < len(self.catalogue) and bool(self.shown[row].as_py())
 
     def find(self, query: Query) -> Array:
-        """The rows that ``query`` asks for, in order."""
+        """Return the rows that match ``query``, in order."""
         table, mask = self.catalogue.table, self.shown
         if query.split:
             mask = pc.and_(mask, pc.equal(table["split"], "" if query.split == "rejects" else query.split))
@@ -90,13 +90,13 @@ class Finder:
     def _read_captions(self) -> pa.ChunkedArray:
         with self._lock:
             if self._captions is None:
-                self._captions = _captions(self.catalogue)
+                self._captions = _load_captions(self.catalogue)
             return self._captions
 
 
-def _captions(catalogue: Catalogue) -> pa.ChunkedArray:
-    """Every caption: from the downloader's tables, or where there are none from the samples themselves."""
-    table = raw_columns(catalogue, ["caption"])
+def _load_captions(catalogue: Catalogue) -> pa.ChunkedArray:
+    """Read all captions from the downloader's tables, or from the samples if there are none."""
+    table = read_raw_columns(catalogue, ["caption"])
     if table is not None:
         return table["caption"]
     samples = read_samples(catalogue, range(len(catalogue)), members=("txt",))

@@ -1,4 +1,4 @@
-"""The report stage as a Prefect task."""
+"""The report stage as Prefect tasks."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,11 +19,11 @@ from tasks.running.retries import RETRIES
 @task(name="write-report", task_run_name="report-{dataset_name}", **RETRIES)
 @fails_in_words
 def write_report_task(root: Path, dataset_name: str, report: ReportSettings) -> ReportSummary:
-    """Write a dataset's report. A retry is safe: it only reads, and the page is whole or not there."""
+    """Write a dataset's report. Safe to retry: the stage only reads, and the page is written atomically."""
     data = DataRoot(root)
 
     def watch(samples: Iterable[Sample], total: int) -> Iterable[Sample]:
-        return with_progress(samples, "report-progress", total, "pictures looked at")
+        return with_progress(samples, "report-progress", total, "pictures checked")
 
     return write_report(places_in_root(data, dataset_name), data.report(dataset_name), report, watch)
 
@@ -31,6 +31,6 @@ def write_report_task(root: Path, dataset_name: str, report: ReportSettings) -> 
 @task(name="write-training-report", task_run_name="report-training-{name}", **RETRIES)
 @fails_in_words
 def write_training_report_task(root: Path, name: str) -> Path:
-    """Write a training's report. A retry is safe: it only reads, and the page is whole or not there."""
+    """Write a training's report. Safe to retry: the stage only reads, and the page is written atomically."""
     data = DataRoot(root)
     return write_training_report(data.training_log(name), data.training_report(name))

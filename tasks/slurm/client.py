@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tasks.contracts.errors import PipelineError, TransientError
 from tasks.slurm.job_folder import executes
+from tasks.slurm.reports import parse_default_time
 
 # What sbatch inherits would reach the job: SLURM_* and SBATCH_* change it, others may be secret.
 _KEPT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "SLURM_CONF", "TZ", "USER")
@@ -97,6 +98,10 @@ class Slurm:
             raise SlurmRefused(f"sbatch: expected a job id, got {out.strip()!r}")
         return int(found[1])
 
+    async def default_time_limit(self, partitions: str | None) -> int | None:
+        """Return the seconds that a job gets if it asks for no time, the least of its partitions; None: no limit."""
+        return parse_default_time(await self.run("scontrol", "-o", "show", "partition"), partitions)
+
     async def jobs_by_script(self, live: bool = False) -> dict[Path, int]:
         """Return this user's jobs that slurmctld knows, by the script that each executes; the newest of each.
 
@@ -113,14 +118,15 @@ class Slurm:
         script = answer.out.strip()
         return Path(script) if not answer.code and script else None
 
-    async def cancel(self, job_id: int, folder: Path | None = None) -> None:
+    async def cancel(self, job_id: int, folder: Path | None = None, waiting_only: bool = False) -> None:
         """Cancel a job; one that has ended already is fine. Raises SlurmRefused for another user's.
 
-        With the ``folder`` of its script, another job that got the same id since is left alone.
+        With the ``folder`` of its script, another job that got the same id since is left alone; with
+        ``waiting_only``, one that has started.
         """
         if folder is not None and not executes(await self.script_of(job_id) or Path(), folder):
             return
-        answer = await self.ask("scancel", str(job_id))
+        answer = await self.ask("scancel", *(["--state=PENDING"] if waiting_only else []), str(job_id))
         if answer.code and UNKNOWN_JOB not in answer.error:
             raise SlurmRefused(f"scancel {job_id}: {answer.error}")
 

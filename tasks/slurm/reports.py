@@ -128,6 +128,19 @@ def read_receipt(folder: Path) -> Receipt | None:
         return None
 
 
+def parse_default_time(text: str, partitions: str | None) -> int | None:
+    """Return the least default time of the partitions in ``scontrol -o show partition``, in seconds; None: no limit.
+
+    ``partitions`` as ``--partition`` takes them; None: the site's default partition.
+    """
+    lines = [line for line in text.splitlines() if line.startswith("PartitionName=")]
+    rows = [dict(word.partition("=")[::2] for word in line.split()) for line in lines]
+    names = partitions.split(",") if partitions else []
+    wanted = [row for row in rows if (row["PartitionName"] in names if names else row["Default"] == "YES")]
+    times = [row["MaxTime"] if row["DefaultTime"] == "NONE" else row["DefaultTime"] for row in wanted]
+    return min((limit for time in times if (limit := seconds(time))), default=None)
+
+
 def seconds(text: str) -> int | None:
     """Seconds of a time as Slurm prints it (``[D-]HH:MM:SS`` or ``MM:SS``); None if it is not one."""
     found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", text)

@@ -1,1 +1,1 @@
-"""How far a data root is: told from receipts, names, sizes and times, without a server and without reading data."""
+"""Status of a data root, from receipts and file names, sizes and times; needs no server and reads no data."""

@@ -1,4 +1,4 @@
-"""Folders looked at once: names, sizes and times of their files, without opening one."""
+"""Listings of folders: names, sizes and times of files, without opening them."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class File(NamedTuple):
-    """Size in bytes and time of the last change of content (nanoseconds)."""
+    """Size in bytes and time of the last modification in nanoseconds."""
 
     size: int
     changed: int
 
 
-def files_in(folder: Path, ending: str | tuple[str, ...] = "") -> dict[str, File]:
-    """The files of a folder by name, hidden ones left out; nothing if it is not there."""
+def list_files(folder: Path, ending: str | tuple[str, ...] = "") -> dict[str, File]:
+    """List the files of a folder by name, without hidden ones; return an empty dict if the folder is missing."""
     try:
         with os.scandir(folder) as entries:
             return {

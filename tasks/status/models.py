@@ -1,4 +1,4 @@
-"""What status says of each stage."""
+"""Status of a data root and of its stages."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,15 +8,15 @@ from pydantic import BaseModel, ConfigDict
 
 State = Literal["not begun", "unfinished", "done", "failed"]
 
-SHOWN = 20
-"""Names and sentences of one stage that are told; the rest is counted."""
+MAX_LISTED = 20
+"""Maximum number of names and reasons listed for one stage; the rest is counted."""
 
 
 class Stage(BaseModel):
-    """One stage. ``done`` of ``of`` things (files, shards, tars; null: not known) are there.
+    """One stage. ``done`` of ``of`` items (files, shards, splits; null: unknown) exist.
 
-    ``missing`` and ``why`` (the first few) name what is not, and what is wrong; ``rerun`` says what starting the
-    same command again would do.
+    ``missing`` and ``why`` list the first missing items and the first reasons of a failure; ``rerun`` describes
+    what a rerun would do.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,13 +31,13 @@ class Stage(BaseModel):
     summary: str = ""
     rerun: str
 
-    def failed(self, why: str | None) -> "Stage":
-        """The same stage, failed for a reason; itself if there is none."""
-        return self.model_copy(update={"state": "failed", "why": (why, *self.why)[:SHOWN]}) if why else self
+    def with_failure(self, why: str | None) -> "Stage":
+        """Return a failed copy of this stage with ``why`` as first reason, or the stage itself without a reason."""
+        return self.model_copy(update={"state": "failed", "why": (why, *self.why)[:MAX_LISTED]}) if why else self
 
 
 class Status(BaseModel):
-    """A whole root. ``at_work``: who holds a folder of it; ``died``: who did, and gave no sign of life since."""
+    """A whole data root. ``at_work``: live holders of its folder locks; ``died``: holders without a heartbeat."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,19 +50,21 @@ class Status(BaseModel):
     stages: tuple[Stage, ...]
 
 
-def counted(
+def count_stage(
     stage: str, of: Sequence[str], missing: Sequence[str], rerun: str, *, why: Sequence[str] = (), summary: str = ""
 ) -> Stage:
-    """A stage that makes the things ``of``, of which some are ``missing`` (or no longer what they were)."""
-    state: State = "done" if of and not missing else "unfinished" if len(missing) < len(of) else "not begun"
+    """Build the stage that makes the items ``of``, of which some are ``missing`` (or have changed)."""
+    state: State = "unfinished" if len(missing) < len(of) else "not begun"
+    if of and not missing:
+        state = "done"
     return Stage(
         stage=stage,
         state=state,
         done=len(of) - len(missing),
         of=len(of),
-        missing=tuple(missing[:SHOWN]),
+        missing=tuple(missing[:MAX_LISTED]),
         missing_count=len(missing),
-        why=tuple(why[:SHOWN]),
+        why=tuple(why[:MAX_LISTED]),
         summary=summary,
         rerun=rerun if state != "done" else "nothing to do",
     )

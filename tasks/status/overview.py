@@ -1,4 +1,4 @@
-"""The whole of a data root in one look."""
+"""Status of a whole data root."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,15 +8,18 @@ from tasks.contracts.layout import DataRoot
 from tasks.io.folder_lock import holder_of
 from tasks.status import dataset, raw
 from tasks.status.dataset import DatasetFiles
-from tasks.status.folders import files_in
+from tasks.status.folders import list_files
 from tasks.status.models import Status
 
 
-def look(root: Path, dataset_name: str) -> Status:
-    """How far every stage is. Only looks; raises SettingsError if ``root`` is no data root."""
+def read_status(root: Path, dataset_name: str) -> Status:
+    """Read the status of every stage without changing anything.
+
+    Raises SettingsError if ``root`` is not a data root.
+    """
     data = DataRoot(root)
-    _refuse_foreign(data, dataset_name)
-    shards = files_in(data.shards, (".tar", "_stats.json"))
+    _validate_root(data, dataset_name)
+    shards = list_files(data.shards, (".tar", "_stats.json"))
     files = DatasetFiles(data, dataset_name, shards)
     stages = (raw.metadata(data), raw.download(data, shards), raw.audit(data, shards), *dataset.stages(files))
     holders = list(_holders(data, dataset_name))
@@ -40,12 +43,12 @@ def _holders(data: DataRoot, dataset_name: str) -> Iterator[tuple[str, bool]]:
             yield f"{holder.what}: {holder}", lives
 
 
-def _refuse_foreign(data: DataRoot, dataset_name: str) -> None:
+def _validate_root(data: DataRoot, dataset_name: str) -> None:
     if not data.path.is_dir():
-        raise SettingsError(f"root: {data.path} is not a folder; name the data root that a flow was given")
-    ours = (data.path / "raw", data.dataset(dataset_name))
-    if any(data.path.iterdir()) and not any(folder.is_dir() for folder in ours):
+        raise SettingsError(f"root: {data.path} is not a folder; name the data root that flows use")
+    expected = (data.path / "raw", data.dataset(dataset_name))
+    if any(data.path.iterdir()) and not any(folder.is_dir() for folder in expected):
         raise SettingsError(
-            f"root: {data.path} holds neither raw/ nor {dataset_name}/: it is no data root; name the folder that a "
-            "flow was given as root, and the dataset's name if it is another"
+            f"root: {data.path} holds neither raw/ nor {dataset_name}/: it is not a data root; name the folder that "
+            "flows use as root, and the dataset's name if it is another"
         )

@@ -1,15 +1,15 @@
-"""The parts of receipts and manifests that status rests on; a file that is not one counts as not there."""
+"""The parts of receipts and manifests that status reads; an invalid file counts as missing."""
 
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-Type = TypeVar("Type")
+RecordT = TypeVar("RecordT")
 
 
 class _Part(BaseModel):
-    """A part of a record; what status does not need is passed over."""
+    """A part of a record; fields that status does not need are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -26,37 +26,37 @@ class MetadataManifest(_Part):
     files: tuple[_PinnedFile, ...]
 
 
-class _Sharding(_Part):
+class _ShardingSettings(_Part):
     number_sample_per_shard: int
     oom_shard_count: int
 
 
-class _Rows(_Part):
+class _DownloadInputs(_Part):
     rows: dict[str, int]
 
 
 class DownloadIdentity(_Part):
-    """Which download lies in the root."""
+    """Settings and inputs of the download in this data root."""
 
-    settings: _Sharding
-    inputs: _Rows
+    settings: _ShardingSettings
+    inputs: _DownloadInputs
 
     def shards(self) -> list[str]:
-        """The expected shards' names: each metadata file is cut into pieces, which are numbered through."""
+        """Return the expected shard names: each metadata file is cut into shards, which are numbered consecutively."""
         size, digits = self.settings.number_sample_per_shard, self.settings.oom_shard_count
         pieces = sum(-(-rows // size) for rows in self.inputs.rows.values())
         return [f"{number:0{digits}d}" for number in range(pieces)]
 
 
 class Totals(_Part):
-    """The audit's sum."""
+    """The audit's totals."""
 
     attempts: int
     successes: int
 
 
-class Finding(_Part):
-    """What an audit found."""
+class RecordedFinding(_Part):
+    """A finding as the audit recorded it."""
 
     shard: str
     message: str
@@ -67,22 +67,22 @@ class Finding(_Part):
         return f"{self.shard}{key}: {self.message}"
 
 
-class _Found(_Part):
-    findings: tuple[Finding, ...]
+class _AuditCounts(_Part):
+    findings: tuple[RecordedFinding, ...]
 
 
 class AuditReceipt(_Part):
     """The receipt of one shard's audit."""
 
-    counts: _Found
+    counts: _AuditCounts
 
 
-class _Named(_Part):
+class _NamedFile(_Part):
     name: str
     size: int
 
 
-class _Tar(_Part):
+class _PlannedShard(_Part):
     filename: str
 
 
@@ -93,16 +93,16 @@ class _Counts(_Part):
 
 
 class PlanHead(_Part):
-    """The plan: raw tars that it opens, output tars, counts."""
+    """The head of the plan: raw tars that it opens, output shards, counts."""
 
     identity: str
-    opened: tuple[_Named, ...]
+    opened: tuple[_NamedFile, ...]
     counts: _Counts
-    tars: tuple[_Tar, ...]
+    tars: tuple[_PlannedShard, ...]
 
 
 class OutputShard(_Part):
-    """An output tar of the manifest."""
+    """The manifest's entry of an output shard."""
 
     filename: str
     split: str
@@ -120,29 +120,29 @@ class Manifest(_Part):
     output_shards: tuple[OutputShard, ...]
 
 
-class _Indexed(_Part):
+class _IndexInputs(_Part):
     output_shards: tuple[OutputShard, ...]
 
 
 class IndexReceipt(_Part):
     """The receipt of Energon's index."""
 
-    inputs: _Indexed
-    outputs: tuple[_Named, ...]
+    inputs: _IndexInputs
+    outputs: tuple[_NamedFile, ...]
 
 
-class _Loaded(_Part):
+class _LoadInputs(_Part):
     shards: dict[str, str]
 
 
 class LoadReceipt(_Part):
-    """The receipt of one split's pass through the loader: SHA-256 by tar."""
+    """The load receipt of one split: SHA-256 by output shard."""
 
-    inputs: _Loaded
+    inputs: _LoadInputs
 
 
-def read(path: Path, kind: type[Type]) -> Type | None:
-    """The record in a file; None if there is none, or none that can be understood: a rerun makes it again."""
+def read_record(path: Path, kind: type[RecordT]) -> RecordT | None:
+    """Read the record in a file; return None if it is missing or invalid, because a rerun would make it again."""
     try:
         return TypeAdapter(kind).validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValidationError):

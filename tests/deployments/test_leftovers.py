@@ -20,12 +20,12 @@ FLOW = """
 import sys, time, uuid
 from pathlib import Path
 from deployments.workers.certificates import RunCertificates
-from deployments.workers.slurm import Site
+from deployments.workers.slurm import WorkerJobContext
 from tasks.contracts.job_variables import JobVariables
 
 folder, run = Path(sys.argv[1]), uuid.UUID(sys.argv[2])
 RunCertificates(folder / str(run))
-Site(run, JobVariables(), folder).prepare()
+WorkerJobContext(run, JobVariables(), folder).prepare()
 print("ready", flush=True)
 time.sleep(600)
 """

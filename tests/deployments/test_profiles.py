@@ -13,8 +13,8 @@ from prefect.settings import PREFECT_API_KEY, PREFECT_API_URL, temporary_setting
 from deployments.dask import task_runner, worker_count
 from deployments.workers.local import local_cluster
 from deployments.workers.node import job_memory, memory_limit, worker_arguments
-from deployments.workers.slurm import Site
-from deployments.workers.srun import allocation, step_environment
+from deployments.workers.slurm import WorkerJobContext
+from deployments.workers.srun import read_allocation, step_environment
 from tasks.contracts.cluster_profile import ClusterProfile, LocalDask, SlurmDask, lifetime_seconds, load_profile
 from tasks.contracts.errors import SettingsError
 from tasks.contracts.job_variables import time_limit_seconds
@@ -89,10 +89,10 @@ def test_time_limits_are_read_as_sbatch_reads_them(limit, seconds):
     assert time_limit_seconds(limit) == seconds
 
 
-def site(folder: Path, **slurm: object) -> tuple[ClusterProfile, LocalDask, SlurmDask, Site]:
+def site(folder: Path, **slurm: object) -> tuple[ClusterProfile, LocalDask, SlurmDask, WorkerJobContext]:
     dask = SlurmDask(jobs=2, job={"cpus_per_task": 8, "mem": "16G"})
     profile = ClusterProfile.model_validate({"name": "x", "dask": dask, "slurm": {"log_dir": str(folder), **slurm}})
-    return profile, dask, Site(uuid.uuid4(), profile.worker_job(dask), folder)
+    return profile, dask, WorkerJobContext(uuid.uuid4(), profile.worker_job(dask), folder)
 
 
 def test_a_job_of_workers_asks_for_what_the_profile_says(tmp_path):
@@ -148,7 +148,7 @@ def test_srun_outside_of_a_job_is_refused_before_anything_starts(monkeypatch):
         "SLURM_CPUS_ON_NODE": "8",
         "SLURM_MEM_PER_NODE": "512",
     }
-    job = allocation(variables)
+    job = read_allocation(variables)
     assert (job.nodes, job.cpus_per_node, job.memory_per_node) == (3, 8, 2**29)
 
 

@@ -18,7 +18,7 @@ from flows.audit import audit_download
 from flows.convert import convert_dataset
 from tasks.contracts.errors import GateError
 from tasks.contracts.settings import ConvertSettings, GateSettings
-from tasks.status.overview import look
+from tasks.status.overview import read_status
 from tests.golden import EXPECTED, copy_shards, settings_of
 from tests.tasks.raw_shards import sample, write_shard
 
@@ -102,7 +102,7 @@ def test_too_few_samples_keeps_the_tars_and_indexes_nothing(raw, tmp_path):
     assert state.is_failed() and "minimum_train_samples" in state.message
     assert json.loads((out / "manifest.json").read_bytes())["accepted"] is False
     assert (out / "train-shard-000000.tar").exists() and not (out / ".nv-meta").exists()
-    stopped = next(stage for stage in look(tmp_path, "out").stages if stage.stage == "index")
+    stopped = next(stage for stage in read_status(tmp_path, "out").stages if stage.stage == "index")
     assert stopped.state == "failed" and stopped.why[0] == state.message
 
     tars = {path.name: path.stat().st_mtime_ns for path in out.glob("*.tar")}
@@ -127,13 +127,25 @@ def test_audit_fails_with_every_finding_and_conversion_uses_its_index(tmp_path):
     assert state.is_failed()
     for part in ("00000001_stats.json", "000000030015", "000000030017", "expected_shards is 4"):
         assert part in state.message
-    told = next(stage for stage in look(tmp_path, "energon").stages if stage.stage == "audit")
+    told = next(stage for stage in read_status(tmp_path, "energon").stages if stage.stage == "audit")
     assert told.state == "failed" and told.why[0] == state.message
     assert task_states(str(shards))["audit-00000001"] == "Failed"
     assert task_states(str(shards))["audit-00000000"] == "Completed"
 
     convert_dataset(shards, tmp_path / "energon", convert=settings_of(CASE))
     assert not list((tmp_path / "energon" / ".prepare" / "index").glob("*.parquet"))
+
+
+def test_audit_without_a_gate_says_so_and_a_slice_gives_one(tmp_path):
+    shards = copy_shards("golden", tmp_path / "raw" / "shards")
+    state = audit_download(shards, return_state=True)
+    assert state.is_completed() and "no gate was given" in state.message
+    assert (
+        "no gate was given"
+        not in audit_download(shards, gate=GateSettings(minimum_successes=1), return_state=True).message
+    )
+    state = audit_download(shards, dataset_slice="datacomp-1b-tutorial", return_state=True)
+    assert state.is_failed() and "expected_shards is 216" in state.message
 
 
 def test_changed_raw_shard_is_audited_again(tmp_path):

@@ -96,6 +96,7 @@ def slurm_conf(layout: Layout, folder: Path, ports: list[int]) -> str:
         f"PartitionName=cpu Nodes={layout.cpu_range} Default=YES MaxTime=1-0 DefaultTime=1:00:00 PriorityTier=10",
         f"PartitionName=low Nodes={layout.cpu_range} MaxTime=1-0 DefaultTime=1:00:00 PriorityTier=1",
         f"PartitionName=lost Nodes={layout.cpu_range} MaxTime=1-0 PriorityTier=1 PreemptMode=CANCEL",
+        f"PartitionName=brief Nodes={layout.cpu_range} DefaultTime=2 MaxTime=1-0 PriorityTier=10",
         f"PartitionName=gpu Nodes={layout.gpu_range} MaxTime=1-0 DefaultTime=1:00:00 PriorityTier=10",
     ]
     return "\n".join(lines) + "\n"

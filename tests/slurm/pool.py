@@ -15,7 +15,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import LogFilter
 from prefect.client.schemas.objects import FlowRun
-from prefect.states import Cancelling
+from prefect.states import Cancelling, Completed
 
 from deployments.slurm.pid import JobPid
 from deployments.slurm.worker import SlurmWorker
@@ -160,9 +160,23 @@ class Pool:
         with self.client() as client:
             client.set_flow_run_state(run_id, Cancelling())
 
+    def complete(self, run_id: UUID) -> None:
+        """Force the run to Completed, as a person may."""
+        with self.client() as client:
+            client.set_flow_run_state(run_id, Completed(), force=True)
+
+    def job_log(self, run_id: UUID) -> str:
+        """The log of the run's first job."""
+        return (self.folder / "jobs" / str(run_id) / "1" / "job.log").read_text()
+
     def job_state(self, job_id: int) -> str:
         """State of a job as squeue names it; empty if it is not known."""
         return self.slurm.command("squeue", "-h", "-t", "all", "-j", str(job_id), "-o", "%T", check=False).strip()
+
+    def exit_code(self, job_id: int) -> str:
+        """Exit code and signal of a job as ``scontrol`` shows them, as ``3:0``."""
+        shown = self.slurm.command("scontrol", "-o", "show", "job", str(job_id))
+        return next(word.removeprefix("ExitCode=") for word in shown.split() if word.startswith("ExitCode="))
 
     def jobs_of(self, run_id: UUID) -> list[int]:
         """All jobs that were ever submitted for a run."""

@@ -65,6 +65,6 @@ def test_the_time_limit_gives_notice_first(counted_pool: Pool, shared: Path, on_
     assert (shared / "told").exists()
     if on_time_limit == "fail":
         assert run.state and run.state.is_failed() and counted_pool.attempts(run_id) == 1
-        assert "reached its time limit of 0:01:00" in str(run.state.message)
+        assert "before its time limit of 0:01:00" in str(run.state.message)
     else:
         assert "exit code 12" in str(run.state.message) and counted_pool.attempts(run_id) == 2

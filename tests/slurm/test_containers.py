@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from deployments.slurm.attempt import COMMAND
 from tests.slurm.pool import Pool
 
 STAND_INS = {
@@ -18,8 +19,8 @@ STAND_INS = {
     "srun": 'echo "$@" >>{noted}; shift 4; exec {srun} --nodes=1 --ntasks=1 "$@"',
 }
 TOLD = {
-    "apptainer": "exec --bind {shared}:/data:ro image prefect flow-run execute",
-    "srun": "--container-image=image --container-mounts={shared}:/data:ro prefect flow-run execute",
+    "apptainer": "exec --bind {shared}:/data:ro image {command}",
+    "srun": "--container-image=image --container-mounts={shared}:/data:ro {command}",
 }
 
 
@@ -44,7 +45,7 @@ def test_a_flow_in_a_container_is_told_to_end_when_it_is_cancelled(
     pool.wait(run_id, lambda _: (shared / "began").exists())
     pool.cancel(run_id)
     assert pool.end(run_id).state.is_cancelled()
-    assert TOLD[program].format(shared=shared) in (shared / "told").read_text()
+    assert TOLD[program].format(shared=shared, command=COMMAND) in (shared / "told").read_text()
     (job,) = pool.jobs_of(run_id)
     pool.until_true(lambda: pool.job_state(job) not in {"RUNNING", "COMPLETING"})
     assert not (shared / "ended").exists()

@@ -43,7 +43,7 @@ def in_the_cluster(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iter
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SBATCH_PARTITION", "nonsense")
     monkeypatch.setenv("SLURM_NNODES", "7")
-    monkeypatch.setattr(workers, "LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(workers, "CHECK_SECONDS", 1.0)
     yield
     until(lambda: not jobs(slurm), 30)
 

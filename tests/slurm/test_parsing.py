@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.slurm.reports import JobReport, parse_sacct, parse_scontrol, parse_squeue, seconds
+from tasks.slurm.reports import JobReport, parse_default_time, parse_sacct, parse_scontrol, parse_squeue, seconds
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -101,3 +101,17 @@ def test_sacct_tells_who_cancelled_and_what_was_used() -> None:
 )
 def test_times(text: str, value: int | None) -> None:
     assert seconds(text) == value
+
+
+@pytest.mark.parametrize(
+    ("partitions", "limit"),
+    [(None, 3600), ("brief", 120), ("cpu,brief", 120), ("lost", 86400), ("open", None), ("unknown", None)],
+)
+def test_default_time_limit_of_partitions(partitions: str | None, limit: int | None) -> None:
+    rows = [
+        "PartitionName=cpu AllowGroups=ALL Default=YES QoS=N/A DefaultTime=01:00:00 Hidden=NO MaxTime=1-00:00:00",
+        "PartitionName=brief AllowGroups=ALL Default=NO QoS=N/A DefaultTime=00:02:00 Hidden=NO MaxTime=1-00:00:00",
+        "PartitionName=lost AllowGroups=ALL Default=NO QoS=N/A DefaultTime=NONE Hidden=NO MaxTime=1-00:00:00",
+        "PartitionName=open AllowGroups=ALL Default=NO QoS=N/A DefaultTime=NONE Hidden=NO MaxTime=UNLIMITED",
+    ]
+    assert parse_default_time("\n".join(rows) + "\n", partitions) == limit

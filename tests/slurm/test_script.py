@@ -12,7 +12,7 @@ from deployments.slurm.configuration import SlurmJobConfiguration, SlurmVariable
 from deployments.slurm.environment import write_environment
 from deployments.slurm.script import Job, directives, quote, render, safe_name
 from tasks.contracts.errors import SettingsError
-from tasks.contracts.job_variables import GENERATED_DIRECTIVES, JobVariables
+from tasks.contracts.job_variables import GENERATED_DIRECTIVES, JobVariables, notice_seconds
 from tasks.slurm.job_folder import ENVIRONMENT_FILE
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -203,3 +203,25 @@ def test_what_may_be_a_secret_is_in_no_error_of_the_worker(tmp_path):
     with pytest.raises(SettingsError, match="HF_TOKEN=… cannot be the name") as named:
         write_environment(tmp_path, {"HF_TOKEN=hf_secret": "x"})
     assert "hf_secret" not in str(named.value)
+
+
+@pytest.mark.parametrize(
+    ("limit", "default", "lead", "notice"),
+    [
+        ("2", None, 120, 30),
+        ("1:00:00", None, 120, 120),
+        ("0", None, 120, 120),
+        (None, 120, 120, 30),
+        (None, None, 120, 120),
+        ("2", None, 0, 0),
+        ("2", 3600, 120, 30),
+    ],
+)
+def test_notice_is_at_most_a_quarter_of_the_time_limit(
+    limit: str | None, default: int | None, lead: int, notice: int
+) -> None:
+    assert notice_seconds(JobVariables(time_limit=limit, signal_lead_seconds=lead), default) == notice
+
+
+def test_script_of_a_short_job_asks_for_a_short_notice() -> None:
+    assert directives(JobVariables(time_limit="2"), JOB)["signal"] == "B:USR1@30"

@@ -31,7 +31,12 @@ def job(state: str, **fields: object) -> JobReport:
         (job("NODE_FAIL"), None, Fate.RESCHEDULED, "its node failed"),
         (job("BOOT_FAIL"), None, Fate.RESCHEDULED, "did not boot"),
         (job("TIMEOUT", time_limit=60), None, Fate.FAILED, "time limit of 0:01:00"),
-        (job("FAILED", exit_code=1, time_limit=60), receipt(1, "USR1"), Fate.FAILED, "time limit of 0:01:00"),
+        (
+            job("FAILED", exit_code=1, time_limit=60),
+            receipt(1, "USR1"),
+            Fate.FAILED,
+            "was told to end before its time limit of 0:01:00",
+        ),
         (job("OUT_OF_MEMORY", memory="50M", memory_used="49M"), None, Fate.CRASHED, "requested 50M, used 49M"),
         (job("FAILED", exit_code=1, step_signal=125, memory="50M"), None, Fate.CRASHED, "ran out of memory"),
         (job("FAILED", exit_code=3), receipt(3), Fate.CRASHED, "ended with exit code 3"),

@@ -19,11 +19,14 @@ def test_a_signal_that_ends_the_flows_process_is_named(pool: Pool, shared: Path)
 
 def test_an_api_that_the_node_does_not_reach_is_a_sentence_and_no_trace(pool: Pool, shared: Path) -> None:
     env = {"PYTHONPATH": pool.python_path, "PREFECT_API_URL": "http://127.0.0.1:9/api"}
-    run = pool.end(pool.submit("nap", {"folder": str(shared)}, env=env), 180)
-    assert "the job could not reach the Prefect API (All connection attempts failed)" in run.state.message
+    # What every job executes, with less patience.
+    command = "from deployments.slurm import attempt as a; a.PATIENCE_SECONDS = 3; raise SystemExit(a.main())"
+    run = pool.end(pool.command(f'python3 -c "{command}"', env=env), 180)
+    assert "the job could not reach the Prefect API ([Errno 111] Connection refused)" in run.state.message
     assert f"the worker has PREFECT_API_URL={pool.url}" in run.state.message and "job.log" in run.state.message
     pool.wait(run.id, lambda _: "The run was Crashed" in pool.logs(run.id))
-    assert "Traceback" in job_log(pool, run.id) and "Traceback" not in pool.logs(run.id)
+    assert "trying again" in job_log(pool, run.id)
+    assert "Traceback" not in job_log(pool, run.id) + pool.logs(run.id)
 
 
 def test_a_cancelled_job_says_so_once_while_slurm_is_silent(pool: Pool, shared: Path) -> None:

@@ -38,7 +38,7 @@ def test_hub_with_an_untrusted_certificate_is_explained_and_not_retried(
     assert not isinstance(error.value, TransientError)
     assert "Set SSL_CERT_FILE to a file" in str(error.value)
     with pytest.raises(MetadataError, match="certificate is not trusted"):
-        module.announced(SOURCE, NAMES[0])
+        module.fetch_file_info(SOURCE, NAMES[0])
 
 
 def test_index_with_an_untrusted_certificate_is_explained(

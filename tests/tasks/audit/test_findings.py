@@ -169,7 +169,7 @@ def test_more_or_fewer_successes_than_samples_are_found(shards, audit, promised)
     write_stats(shards, 0, promised)
     (finding,) = audit().findings
     assert finding.kind == "count_mismatch"
-    assert f"promise {promised} samples, the tar holds 2" in finding.message
+    assert f"count {promised} samples, but the tar holds 2" in finding.message
 
 
 def test_stats_copied_from_another_shard_are_found_by_their_count(shards, kinds):
@@ -252,7 +252,7 @@ def test_names_and_reasons_that_are_no_unicode_can_be_reported_and_read_back(sha
     assert audit() == first
 
 
-def test_foreign_files_are_found_and_the_downloaders_work_list_is_not(shards):
+def test_unexpected_files_are_findings_except_the_downloaders_work_list(shards):
     write_shard(shards, 0, keys(1))
     write_stats(shards, 0, 1)
     (shards / "_tmp").mkdir()

@@ -24,27 +24,27 @@ def shards(tmp_path):
 
 
 def audit_all(shards, tmp_path):
-    names, foreign = shard_names(shards)
+    names, unexpected = shard_names(shards)
     audits = [audit_shard(AuditJob(shards_dir=shards, audit_dir=tmp_path / "audit", shard=name)) for name in names]
-    return audits, foreign
+    return audits, unexpected
 
 
 def test_every_shard_is_audited_and_every_finding_told(shards, tmp_path):
     (shards / "notes.txt").touch()
-    audits, foreign = audit_all(shards, tmp_path)
-    findings = [*foreign, *(finding for audit in audits for finding in audit.findings)]
-    totals = add_up(audits, foreign)
+    audits, unexpected = audit_all(shards, tmp_path)
+    findings = [*unexpected, *(finding for audit in audits for finding in audit.findings)]
+    totals = add_up(audits, unexpected)
     assert totals.findings == len(findings) == 5
     with pytest.raises(GateError) as error:
         check_gate(totals, GateSettings(), findings)
-    for part in ("notes.txt", "00000001_stats.json is missing", "00000002, key", "no", "promise 3 samples"):
+    for part in ("notes.txt", "00000001_stats.json is missing", "00000002, key", "no", "count 3 samples"):
         assert part in str(error.value)
 
 
 def test_totals_add_up_whatever_the_order(shards, tmp_path):
-    audits, foreign = audit_all(shards, tmp_path)
-    totals = add_up(audits, foreign)
-    assert add_up(reversed(audits), foreign) == totals
+    audits, unexpected = audit_all(shards, tmp_path)
+    totals = add_up(audits, unexpected)
+    assert add_up(reversed(audits), unexpected) == totals
     # The shard without stats is not complete, but its three samples are whole; the cut one has none left.
     assert (totals.shards, totals.attempts, totals.successes) == (3, 18, 9)
     assert (totals.failed_to_download, totals.failed_to_resize) == (6, 3)

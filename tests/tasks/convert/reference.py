@@ -188,8 +188,18 @@ def conversation_of(record: dict[str, Any], caption: str, prompt: str, dataset: 
         "original_width": record.get("original_width"),
         "original_height": record.get("original_height"),
     }
+    source = {name: None if holds_nan_or_infinity(value) else value for name, value in source.items()}
     text = json.dumps({"conversation": [user, answer], "source": source}, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8")
+
+
+def holds_nan_or_infinity(value: Any) -> bool:
+    """Whether strict JSON cannot hold the value."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return True
+    return False
 
 
 def tar_of(samples: list[tuple[str, bytes, bytes]]) -> bytes:

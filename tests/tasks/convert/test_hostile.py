@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tasks.audit.models import AuditJob
-from tasks.audit.shard import MOST_FINDINGS, audit_shard
+from tasks.audit.shard import MAX_FINDINGS, audit_shard
 from tasks.contracts.errors import PlanError
 from tasks.contracts.settings import CheckSettings, ConvertSettings
 from tasks.convert.conversion import Conversion
@@ -42,9 +42,30 @@ def odd_shard(folder: Path) -> Path:
 def test_odd_samples_stay_and_are_counted_by_default(tmp_path: Path) -> None:
     raw = odd_shard(tmp_path / "raw")
     plan = scan_and_plan(Conversion(raw, tmp_path / "out", None, ConvertSettings()))
-    assert plan.oddities == {"chat_marker": 2, "extreme_aspect_ratio": 2}
+    assert plan.oddities == {"chat_marker": 2, "extreme_aspect_ratio": 2, "not_finite": 0}
+    assert plan.contract_version == 1
     assert plan.counts.skipped == 0
     assert json.loads((tmp_path / "out" / ".prepare" / "plan.json").read_bytes())["oddities"] == plan.oddities
+
+
+NOT_FINITE = [b"NaN", b"-Infinity", b"1e400", b'{"deep": [1, [-1e999]]}']
+
+
+@pytest.mark.parametrize("value", NOT_FINITE)
+def test_source_field_that_is_not_finite_becomes_null_and_raises_the_contract(tmp_path: Path, value: bytes) -> None:
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    members = sample("000000000", 0)
+    changed = members[1][1].replace(b'"width": 24', b'"width": ' + value)
+    assert changed != members[1][1]
+    write_shard(raw, 0, [sample("000000000", 0, raw_json=changed), sample("000000001", 1)])
+    manifest = convert(raw, out, ConvertSettings(validation_fraction=0))
+    assert manifest["oddities"]["not_finite"] == 1
+    assert manifest["contract_version"] == 2 and manifest["counts"]["train"] == 2
+    with tarfile.open(out / "train-shard-000000.tar") as tar:
+        texts = [tar.extractfile(name).read() for name in tar.getnames() if name.endswith(".json")]  # type: ignore[union-attr]
+    sources = [json.loads(text, parse_constant=pytest.fail)["source"] for text in texts]
+    assert [source["width"] for source in sources] == [None, 24]
+    assert convert(raw, out, ConvertSettings(validation_fraction=0)) == manifest
 
 
 def test_settings_that_drop_belong_to_the_plan_only_where_they_are_on(tmp_path: Path) -> None:
@@ -134,7 +155,7 @@ def test_a_hundred_thousand_tiny_members_are_rejects_with_a_bounded_receipt(tmp_
     (raw / "00000000.tar").write_bytes(members + bytes(1024))
     write_stats(raw, 0, 0)
     audit = audit_shard(AuditJob(shards_dir=raw, audit_dir=tmp_path / "audit", shard="00000000"))
-    assert len(audit.findings) == MOST_FINDINGS + 1
+    assert len(audit.findings) == MAX_FINDINGS + 1
     assert "and 99,000 more findings" in audit.findings[-1].message
     plan = scan_and_plan(Conversion(raw, tmp_path / "out", tmp_path / "audit", ConvertSettings()))
     assert plan.counts.skip_reasons == {"missing_jpg_json": 100_000}

@@ -1,5 +1,6 @@
 """The output folder: new or ours is used, everything else is refused and left exactly as it was."""
 
+import json
 import os
 import random
 import shutil
@@ -16,6 +17,15 @@ from tests.tasks.convert.serial import convert, scan_and_plan
 from tests.tasks.raw_shards import files_under, sample, uid_of, write_shard
 
 SETTINGS = ConvertSettings(max_samples_per_tar=3, validation_fraction=0.3)
+
+TUTORIAL_FIELDS = {
+    "objective": "causal image-conditioned caption generation",
+    "assistant_target": "original DataComp caption",
+    "loss_mask": "assistant tokens only; applied by the selected ChatML VLM collator",
+    "split_identity": "DataComp uid",
+    "split_hash": "first 64 bits of SHA-256, big endian",
+    "selection_order": "lexically sorted raw tar filename, then tar member order",
+}
 
 
 @pytest.fixture
@@ -242,3 +252,14 @@ def test_the_order_of_files_in_a_folder_does_not_matter(tmp_path, out):
     conversion = Conversion(tmp_path / "raw", out, None, SETTINGS)
     plan = scan_and_plan(conversion)
     assert [shard.shard for shard in plan.shards] == [f"{number:08d}.tar" for number in range(6)]
+
+
+def test_manifest_of_an_earlier_version_gets_the_new_keys_and_the_tars_stay(raw, out):
+    manifest = convert(raw, out, SETTINGS)
+    earlier = {key: value for key, value in manifest.items() if key != "oddities"}
+    earlier["adaptation"] = {k: v for k, v in manifest["adaptation"].items() if k not in TUTORIAL_FIELDS}
+    (out / "manifest.json").write_text(json.dumps(earlier))
+    tars = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in out.glob("*.tar")}
+    assert convert(raw, out, SETTINGS) == manifest == json.loads((out / "manifest.json").read_bytes())
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in out.glob("*.tar")} == tars
+    assert {key: manifest["adaptation"][key] for key in TUTORIAL_FIELDS} == TUTORIAL_FIELDS

@@ -49,7 +49,7 @@ def test_four_files_with_two_thousand_rows_are_pinned_as_they_lie_on_disk(writte
     for file in demo.files:
         assert len(Path(file.name).stem) == 32
         assert pq.ParquetFile(folder / file.name).metadata.num_rows == file.rows
-    assert demo.lies_in(folder)
+    assert demo.is_complete_in(folder)
 
 
 def test_columns_and_types_are_those_of_datacomp(written: tuple[Path, DemoSlice]) -> None:
@@ -76,7 +76,7 @@ def test_a_damaged_file_is_noticed(tmp_path: Path, damage: str) -> None:
     victim.unlink()
     if damage == "one byte changed":
         victim.write_bytes(content)
-    assert not demo.lies_in(tmp_path)
+    assert not demo.is_complete_in(tmp_path)
 
 
 def test_uids_are_valid_and_only_the_planned_rows_stand_twice(rows: list[Row]) -> None:

@@ -61,7 +61,7 @@ def test_a_run_that_was_killed_amid_a_download_finds_its_port_again(tmp_path: Pa
 def test_the_hub_folder_holds_the_four_pinned_files_and_nothing_else(tmp_path: Path) -> None:
     with demo_web(tmp_path) as demo:
         assert {path.name for path in demo.hub_folder.iterdir()} == {file.name for file in demo.slice.files}
-        assert demo.slice.lies_in(demo.hub_folder)
+        assert demo.slice.is_complete_in(demo.hub_folder)
 
 
 def test_damaged_and_missing_metadata_is_written_again_with_the_same_bytes(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_damaged_and_missing_metadata_is_written_again_with_the_same_bytes(tmp_p
     (first.hub_folder / names[1]).unlink()
     with demo_web(tmp_path) as second:
         assert second == first
-        assert second.slice.lies_in(second.hub_folder)
+        assert second.slice.is_complete_in(second.hub_folder)
 
 
 def test_a_run_that_was_killed_before_its_note_leaves_nothing_behind(tmp_path: Path) -> None:

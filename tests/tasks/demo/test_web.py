@@ -14,7 +14,7 @@ from PIL import Image
 
 from demo import web
 from demo.formats import FORMATS, encoded_picture
-from demo.rows import NOBODY, demo_rows
+from demo.rows import UNREACHABLE, demo_rows
 from demo.web import serve_pictures
 from tasks.contracts.errors import PipelineError
 
@@ -95,7 +95,7 @@ def test_a_slow_answer_outlasts_the_client_and_holds_up_nobody(monkeypatch: pyte
 
 def test_nobody_listens_where_connections_must_be_refused() -> None:
     with pytest.raises(urllib.error.URLError) as caught:
-        get(f"{NOBODY}/jpeg/flower/1.jpg")
+        get(f"{UNREACHABLE}/jpeg/flower/1.jpg")
     assert isinstance(caught.value.reason, ConnectionRefusedError)
 
 

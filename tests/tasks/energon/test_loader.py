@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ import yaml
 from tasks.contracts.errors import DatasetError
 from tasks.contracts.settings import CheckSettings
 from tasks.energon import loader
-from tasks.energon.check import check_dataset
+from tasks.energon.check import check_dataset, check_files
 from tasks.energon.index import index_dataset
 from tasks.energon.loader import check_loader, compare_keys
+from tasks.io.fingerprints import Verify
 from tests.tasks.energon.dataset import conversation, jpeg, make_dataset, sample, samples, uid
 
 CHECK = CheckSettings(batch_size=2)
@@ -35,6 +37,18 @@ def test_check_reads_every_sample_of_both_splits_once(indexed: Path) -> None:
     assert content(indexed) == before
     assert [load.unchanged for load in check_dataset(indexed, CHECK).loaded] == [True, True]
     assert not check_loader(indexed, "val", CheckSettings(verify="full")).unchanged
+
+
+@pytest.mark.parametrize("verify", ["changed", "full"])
+@pytest.mark.parametrize("name", ["train-shard-000077.tar", "junk.tar", "below/val-shard-000001.TAR"])
+def test_tar_that_the_manifest_does_not_name_fails_the_check(indexed: Path, name: str, verify: Verify) -> None:
+    stray = indexed / name
+    stray.parent.mkdir(exist_ok=True)
+    stray.write_bytes(b"not a tar")
+    with pytest.raises(DatasetError, match=re.escape(name)):
+        check_files(indexed, CheckSettings(verify=verify))
+    stray.unlink()
+    check_files(indexed, CheckSettings(verify=verify))
 
 
 def test_grey_and_cmyk_pictures_are_loaded_as_rgb_and_an_empty_val_split_passes(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """Batches of a dataset, through the real Energon and then a Qwen VL processor, offline."""
 
+import importlib.metadata
 import importlib.util
 import io
 import json
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
+from packaging.requirements import Requirement
 from PIL import Image
 
 from flows.check import check_dataset
@@ -15,6 +18,7 @@ from tasks.contracts.errors import DatasetError, SettingsError
 from tasks.contracts.settings import CheckSettings
 from tasks.energon.index import index_dataset
 from tasks.energon.processor import check_processor, processor_folder, table_rows
+from tests.conftest import ROOT
 from tests.tasks.energon.dataset import make_dataset, sample, samples, uid
 from tests.tasks.energon.qwen import WITHOUT_MARKERS, make_processor
 
@@ -101,3 +105,15 @@ def test_machine_without_the_package_is_told_what_to_install(monkeypatch: pytest
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "transformers" else real(name))
     with pytest.raises(SettingsError, match=r"install the extra `processor`"):
         processor_folder(MODEL, COMMIT)
+
+
+def test_declared_versions_include_those_of_bridges_environment() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    words = [*project["dependencies"], *project["optional-dependencies"]["processor"]]
+    allowed = {wanted.name: wanted.specifier for wanted in map(Requirement, words)}
+    for package, versions in {
+        "transformers": ("5.8.0", "5.12.1"),
+        "tokenizers": ("0.22.2",),
+        "huggingface-hub": ("1.5.0",),
+    }.items():
+        assert all(version in allowed[package] for version in (*versions, importlib.metadata.version(package)))

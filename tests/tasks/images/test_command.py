@@ -9,7 +9,13 @@ import pytest
 from tasks.contracts.errors import SettingsError
 from tasks.contracts.layout import DataRoot
 from tasks.contracts.settings import DownloadSettings
-from tasks.images.command import PASSED_ON, DownloadJob, command_environ, downloader_command, img2dataset_arguments
+from tasks.images.command import (
+    SHARED_SETTINGS,
+    DownloadJob,
+    command_environ,
+    downloader_command,
+    img2dataset_arguments,
+)
 from tasks.images.environment import DownloaderEnvironment
 from tasks.images.identity import DownloadInput
 from tests.tasks.metadata.samples import write
@@ -38,7 +44,7 @@ def test_every_download_setting_is_passed_on_or_used_by_us() -> None:
     ours = {"downloader", "environment", "python", "upstream_url", "upstream_commit", "blur_faces"}
     watch = {"response_timeout", "response_megabytes", "stall_timeout", "stall_restarts", "trouble"}
     judged = {"expected_success_rate", "accepted_findings", "allow_private_hosts"}
-    assert PASSED_ON | ours | watch | judged == set(DownloadSettings.model_fields)
+    assert SHARED_SETTINGS | ours | watch | judged == set(DownloadSettings.model_fields)
 
 
 def test_without_blurring_the_boxes_are_still_saved(tmp_path: Path) -> None:

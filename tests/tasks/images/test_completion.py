@@ -14,10 +14,10 @@ from tasks.contracts.settings import DownloadSettings
 from tasks.images.completion import (
     ExpectedShard,
     expected_shards,
-    foreign_files,
     remove_invalid_stats,
     shard_state,
     shard_states,
+    unexpected_files,
 )
 from tasks.images.totals import add_up
 
@@ -126,7 +126,7 @@ def test_foreign_files_are_named(tmp_path: Path) -> None:
     for name in ("00000009.tar", "0000007.tar", "notes.json", "00000007.txt", ".nfs0001", "00000007.parquet"):
         (tmp_path / name).touch()
     (tmp_path / "_tmp").mkdir()
-    assert foreign_files(tmp_path, [SHARD]) == ["00000007.txt", "00000009.tar", "0000007.tar", "notes.json"]
+    assert unexpected_files(tmp_path, [SHARD]) == ["00000007.txt", "00000009.tar", "0000007.tar", "notes.json"]
 
 
 def test_totals_group_failures_by_reason(tmp_path: Path) -> None:

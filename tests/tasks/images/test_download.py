@@ -143,7 +143,7 @@ def test_pool_that_replaces_its_workers_comes_to_an_end(slice_: Slice, downloade
 
 def test_downloader_that_hangs_after_its_last_shard_is_ended(copied: Slice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervise, "POLL_SECONDS", 0.2)
-    monkeypatch.setattr(supervise, "FAREWELL_SECONDS", 0.5)
+    monkeypatch.setattr(supervise, "SHUTDOWN_GRACE_SECONDS", 0.5)
     last = copied.root.shards / "00000002_stats.json"
     last.rename(copied.root.path / "stats")
     hangs = says(copied.root.path, f"mv '{copied.root.path}/stats' '{last}'; sleep 300")

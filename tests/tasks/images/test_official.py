@@ -12,7 +12,7 @@ from tasks.contracts.settings import DownloadSettings
 from tasks.images.checkout import check_out, verify_checkout
 from tasks.images.environment import OFFICIAL_LOCK, DownloaderEnvironment
 from tasks.images.interpreters import find_python, version_of
-from tasks.images.official import official_arguments, refuse_what_it_cannot_do
+from tasks.images.official import official_arguments, validate_official_settings
 from tasks.io.receipts import read_receipt
 from tests.tasks.images.conftest import OFFICIAL, Slice
 from tests.tasks.images.test_raw_samples import JSON_KEYS, change, row_number, samples
@@ -84,7 +84,7 @@ def assert_noted(slice_: Slice, official: DownloaderEnvironment, settings: Downl
 def test_setting_that_the_script_cannot_honour_is_refused(setting: dict[str, object]) -> None:
     settings = DownloadSettings.model_validate({"downloader": "official", **setting})
     with pytest.raises(SettingsError, match=rf"cannot honour download\.{next(iter(setting))}=.*downloader=current"):
-        refuse_what_it_cannot_do(settings)
+        validate_official_settings(settings)
 
 
 def test_tutorial_settings_are_passed_on() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tasks.contracts.layout import DataRoot
 from tasks.images.completion import expected_shards, read_stats, shard_states
 from tasks.images.environment import DownloaderEnvironment
-from tasks.images.failures import mostly_transient
+from tasks.images.failures import is_mostly_transient
 from tasks.images.retry import finish_swap
 from tasks.images.supervise import Observer
 from tests.tasks.images.conftest import SETTINGS, Slice, copy_of, make_slice
@@ -113,8 +113,8 @@ def test_half_fetched_retry_of_a_killed_run_does_not_count(copied: Slice) -> Non
 
 
 def test_failures_that_may_go_away() -> None:
-    assert mostly_transient({"HTTP Error 503: Service Unavailable": 2, "HTTP Error 404: Not Found": 1})
-    assert mostly_transient({"<urlopen error [Errno -3] Temporary failure in name resolution>": 1})
-    assert mostly_transient({"The read operation timed out": 1, "answer took too long in all": 1})
-    assert not mostly_transient({"HTTP Error 404: Not Found": 2, "HTTP Error 500: Internal Server Error": 2})
-    assert not mostly_transient({})
+    assert is_mostly_transient({"HTTP Error 503: Service Unavailable": 2, "HTTP Error 404: Not Found": 1})
+    assert is_mostly_transient({"<urlopen error [Errno -3] Temporary failure in name resolution>": 1})
+    assert is_mostly_transient({"The read operation timed out": 1, "answer took too long in all": 1})
+    assert not is_mostly_transient({"HTTP Error 404: Not Found": 2, "HTTP Error 500: Internal Server Error": 2})
+    assert not is_mostly_transient({})

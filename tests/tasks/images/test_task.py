@@ -69,5 +69,5 @@ def test_api_that_is_away_does_not_end_the_download(copied: Slice, monkeypatch: 
     monkeypatch.setattr(module, "create_progress_artifact", away)
     progress = Progress(copied.root.shards, expected_shards(copied.source.rows, SETTINGS))
     progress.begin()
-    module._Teller("demo").tell(progress)
+    module._ProgressReporter("demo").report(progress)
     assert calls == ["tried"]

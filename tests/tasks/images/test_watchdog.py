@@ -29,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("faults")
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervise, "POLL_SECONDS", 0.2)
     monkeypatch.setattr(supervise, "PAUSE_SECONDS", 0)
-    monkeypatch.setattr(supervise, "FAREWELL_SECONDS", 3)
+    monkeypatch.setattr(supervise, "SHUTDOWN_GRACE_SECONDS", 3)
     monkeypatch.setattr(watchdog, "IDLE_SECONDS", 6)
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tasks.io.files import digest
 from tasks.megatron.describe import describe_submission, shell_command
 from tasks.megatron.environment import allocation_environment, launcher_environment, with_cpu_share
+from tasks.megatron.launch import identity_of
 from tasks.megatron.render import Submission, render_import, render_training
 from tests.tasks.megatron.bridge_fields import table_of
 from tests.tasks.megatron.jobs import checkpoint_settings, training_settings
@@ -212,3 +214,13 @@ def test_tasks_of_an_allocation_share_the_cpus_of_the_node():
     assert with_cpu_share(settings, {"SLURM_CPUS_ON_NODE": "96"}).cpus_per_task == 12
     assert with_cpu_share(settings, {}).cpus_per_task is None
     assert with_cpu_share(training_settings(PLACE), {"SLURM_CPUS_ON_NODE": "96"}).cpus_per_task is None
+
+
+def test_a_job_launched_under_the_former_name_of_its_route_is_the_same_job():
+    settings = training_settings(PLACE)
+    former = settings.model_dump(mode="json", exclude={"poll_seconds", "submission_dry_run"})
+    former["processor_route"] = "recipe"
+    identity = digest({"kind": "train-model", "root": str(PLACE / "root"), "settings": former})
+    for route in ("direct-hf", "recipe-owned", "direct", "recipe"):
+        job = training_settings(PLACE, processor_route=route)
+        assert identity_of(render_training(PLACE / "root", job), PLACE / "root") == identity

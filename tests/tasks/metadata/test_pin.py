@@ -7,7 +7,7 @@ import pytest
 from demo.hub import busy
 from tasks.contracts.errors import MetadataError, PipelineError, SettingsError
 from tasks.metadata.fetch import fetch_file, fetch_jobs
-from tasks.metadata.pin import check_asked, commit_of, pin_file, write_slice
+from tasks.metadata.pin import check_request, pin_file, resolve_commit, write_slice
 from tasks.metadata.slices import SliceFile, load_slice
 from tests.tasks.metadata.conftest import ServeHub
 from tests.tasks.metadata.samples import NAMES, REPO, REVISION, SOURCE, files_in, table, write
@@ -16,7 +16,7 @@ from tests.tasks.metadata.samples import NAMES, REPO, REVISION, SOURCE, files_in
 def test_pinned_slice_is_the_one_that_was_served(tmp_path: Path, serve: ServeHub, pins: list[SliceFile]):
     folder, path = tmp_path / "metadata", tmp_path / "slice.yaml"
     with serve() as hub:
-        assert commit_of(SOURCE, NAMES[0]) == REVISION
+        assert resolve_commit(SOURCE, NAMES[0]) == REVISION
         found = [pin_file(folder, SOURCE, name) for name in NAMES]
         assert found == pins
         write_slice(path, "mine", SOURCE, found)
@@ -41,9 +41,9 @@ def test_pinned_slice_is_the_one_that_was_served(tmp_path: Path, serve: ServeHub
 )
 def test_what_cannot_become_a_slice_is_refused_before_anything_is_fetched(asked: dict, message: str):
     fitting = {"name": "mine", "repo_id": REPO, "files": ["a.parquet"]}
-    check_asked(**fitting)
+    check_request(**fitting)
     with pytest.raises(SettingsError, match=message):
-        check_asked(**{**fitting, **asked})
+        check_request(**{**fitting, **asked})
 
 
 def test_a_file_that_is_there_is_pinned_without_fetching_it(tmp_path: Path, serve: ServeHub, pins: list[SliceFile]):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tasks.report.pictures import look, read_samples, thumbnail
+from tasks.report.pictures import find_oddities, read_samples, thumbnail
 from tests.tasks.raw_shards import picture
 from tests.tasks.report.dataset import banded, jpeg, noise
 
@@ -34,13 +34,13 @@ def white_below() -> bytes:
     ],
 )
 def test_odd_pictures(jpg, expected):
-    assert look(jpg) == expected
+    assert find_oddities(jpg) == expected
 
 
 def test_a_picture_of_one_colour_and_a_small_speck_is_uniform_or_not_by_its_spread():
     pixels = np.full((100, 100, 3), 90)
     pixels[:40, :40] = 250
-    assert look(jpeg(pixels)) == ["grey"]
+    assert find_oddities(jpeg(pixels)) == ["grey"]
 
 
 def test_thumbnail_is_a_small_jpeg_that_keeps_the_aspect():

@@ -54,8 +54,8 @@ def test_every_url_and_loss_is_in_the_funnel(page):
 def test_odd_pictures_are_counted_and_their_scope_is_stated(page):
     text = text_of(page)
     assert "56 of 56 pictures of the dataset" in text
-    assert "flat grey band at the bottom (a cut file that a decoder filled) 1 1.8% of 56 looked at" in text
-    assert "stored unturned, against the file's EXIF 1 1.8% of all 56" in text
+    assert "flat grey band at the bottom (a truncated file that a decoder filled) 1 1.8% of 56 checked" in text
+    assert "stored without their EXIF rotation 1 1.8% of all 56" in text
     assert "caption with a chat marker, such as <|im_end|> or <image> 0 0.0% of all 56" in text
 
 

@@ -23,7 +23,7 @@ def test_page_shows_curves_throughput_and_checkpoints(log, tmp_path):
     html = page.read_text(encoding="utf-8")
     for title in ("Loss and validation loss by step", "Samples a second by step", "Model TFLOP/s a GPU by step"):
         assert html.count(f'aria-label="{title}"') == 1
-    for told in ("30 of 1,000", "3.4588", "3.4110", "20.5", "Steps skipped: 1; with a loss that is no number: 2"):
+    for told in ("30 of 1,000", "3.4588", "3.4110", "20.5", "Steps skipped: 1; with a NaN loss: 2"):
         assert told in html, told
     assert re.search(r'<th scope="row">30</th><td>3.4588</td><td>3.4110</td>', html)
     assert not re.findall(r'(?:src|href)="(?!data:|#)', html) and "default-src 'none'" in html
