@@ -3,3 +3,8 @@
 from tasks.contracts.certificates import exit_if_unreadable
 
 exit_if_unreadable()
+
+import os
+
+# Read when Prefect is imported, which every flow module does next: our programs send nothing to anybody.
+os.environ.setdefault("DO_NOT_TRACK", "1")

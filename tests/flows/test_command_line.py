@@ -164,3 +164,11 @@ def test_old_program_names_the_new_command(module, command):
 def test_unknown_subcommand_is_named():
     done = subprocess.run([sys.executable, "-m", "cli", "statsu"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("error: unknown command statsu\n")
+
+
+@pytest.mark.parametrize("package", ["flows.audit", "cli.server"])
+def test_prefect_sends_no_telemetry_from_a_program(package):
+    code = f"import {package}, os; print(os.environ['DO_NOT_TRACK'])"
+    environment = {name: value for name, value in os.environ.items() if name != "DO_NOT_TRACK"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.stdout == "1\n", done.stderr
