@@ -26,6 +26,7 @@ from cli.command_line import CommandLine, read_arguments
 from cli.results import print_table
 from tasks.contracts.settings import ConvertSettings
 from tasks.convert.models import PrepareFolder, ScanSummary
+from tasks.convert.oddities import NOT_FINITE
 from tasks.convert.plan import byte_settings, decide, make_plan
 from tasks.convert.plan_files import write_plan
 from tasks.convert.plan_rows import PlanRows, Scan
@@ -61,7 +62,7 @@ def measure(folder: Path, rows: int, in_parts: bool) -> tuple[str, dict[str, flo
         list(pool.map(find_copies, uids.jobs()))
     decision = decide(scans, plan_rows, None)
     figures["search and decide, s"] = -started + (started := time.perf_counter())
-    plan = make_plan(scans, decision, byte_settings(SETTINGS, frozenset()), shards)
+    plan = make_plan(scans, decision, byte_settings(SETTINGS, frozenset()), shards, oddities={NOT_FINITE: 0})
     write_plan(prepare, plan, decision, scans)
     figures["identity and files, s"] = -started + time.perf_counter()
     figures["whole plan, s"] = sum(figures.values())
