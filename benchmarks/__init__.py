@@ -1,1 +1,1 @@
-"""What the performance claims rest on: generated shards, and ratios measured side by side in one run."""
+"""Benchmarks behind the performance claims: generated shards, and ratios measured side by side in one run."""

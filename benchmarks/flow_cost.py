@@ -1,4 +1,4 @@
-"""What Prefect and Dask cost: the fixed part of a convert-dataset flow run, and each task run."""
+"""Benchmark of Prefect and Dask: the fixed cost of a convert-dataset flow run, and the cost per task run."""
 
 import time
 from pathlib import Path
@@ -8,13 +8,13 @@ from cli.server import free_port, prefect_api
 from flows.convert import convert_dataset
 
 FEW, MANY = 4, 64
-"""Numbers of raw shards, of two small samples each, that the slope is taken from."""
+"""Numbers of raw shards, with two small samples each, from which the slope is computed."""
 
 
 def measure(folder: Path) -> dict[str, float]:
-    """Seconds of a flow run without its task runs (server not counted), and milliseconds a task run.
+    """Measure seconds of a flow run without its task runs (and without the server), and milliseconds per task run.
 
-    CPU: of the flow's own process, which submits one task run after the other.
+    CPU time is that of the flow's own process, which submits one task run after the other.
     """
     for shards in (FEW, MANY):
         write_shards(folder / f"raw-{shards}", shards, samples=2, longest=64, different=8)

@@ -1,4 +1,4 @@
-"""Folders that benchmarks empty: only their own."""
+"""Working folders of benchmarks, which only empty folders of their own."""
 
 import shutil
 from pathlib import Path
@@ -9,7 +9,7 @@ _MARK = ".benchmark"
 
 
 def emptied(folder: Path) -> None:
-    """Make ``folder`` anew. What a benchmark left in it goes; exits with 2 if something else lies there."""
+    """Create ``folder`` and delete what an earlier benchmark left in it; exit with 2 if it holds anything else."""
     if folder.exists() and not (folder / _MARK).is_file() and not (folder.is_dir() and not any(folder.iterdir())):
         say(f"--folder: {folder} holds what no benchmark made, and it would be emptied; name a new folder")
         raise SystemExit(BAD_ARGUMENTS)

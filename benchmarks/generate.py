@@ -1,7 +1,7 @@
-"""Raw shards like the real ones: JPEGs of about 49 kB at quality 95, up to 512 pixels, with a photograph's detail.
+"""Generator of realistic raw shards: JPEGs of about 49 kB at quality 95, up to 512 pixels, as detailed as photographs.
 
-Pictures are crops of a few large ones whose spectrum falls off as a photograph's does.
-Decoding costs what the bytes cost, so a limited number of different JPEGs serves any number of samples.
+Images are crops of a few large ones whose spectrum falls off like a photograph's. The decoding time depends on the
+number of bytes, so a limited number of different JPEGs is enough for any number of samples.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ SEED = 20260803
 CANVAS = 2048
 DIFFERENT_JPEGS = 1000
 FALL_OFF = 1.57
-"""Exponent of the amplitude's fall over frequency: gives 49 kB a picture, as the real shards have."""
+"""Exponent with which the amplitude falls with frequency: it gives 49 kB per image, as in real shards."""
 
 
 def photographs(count: int, rng: np.random.Generator) -> list[Image.Image]:
-    """Large pictures with correlated colour channels."""
+    """Generate large images with correlated colour channels."""
     pictures = []
     for _ in range(count):
         shared = _pink(rng)
@@ -35,7 +35,7 @@ def photographs(count: int, rng: np.random.Generator) -> list[Image.Image]:
 
 
 def _pink(rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Noise whose amplitude falls with frequency, mean 0, deviation 1."""
+    """Return noise whose amplitude falls with frequency, with mean 0 and standard deviation 1."""
     frequency = np.hypot(np.fft.fftfreq(CANVAS)[:, None], np.fft.rfftfreq(CANVAS)[None, :]) ** FALL_OFF
     frequency[0, 0] = np.inf
     spectrum = np.fft.rfft2(rng.standard_normal((CANVAS, CANVAS))) / frequency
@@ -44,7 +44,7 @@ def _pink(rng: np.random.Generator) -> npt.NDArray[np.float64]:
 
 
 def jpegs(count: int, longest: int, rng: np.random.Generator) -> list[bytes]:
-    """Different JPEGs with a longest side of ``longest`` pixels and aspect ratios between 3:4 and 16:9."""
+    """Return different JPEGs with a longest side of ``longest`` pixels and aspect ratios between 3:4 and 16:9."""
     pictures = photographs(3, rng)
     return [_jpeg(pictures[n % len(pictures)], longest, rng) for n in range(count)]
 
@@ -77,7 +77,7 @@ def write_shards(folder: Path, shards: int, samples: int, longest: int = 512, di
 
 
 def members(shard: int, samples: int, pool: list[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of a shard's members, one sample after the other; pictures come from ``pool``, in turn."""
+    """Yield names and contents of a shard's members, sample by sample, with the images of ``pool`` in turn."""
     for number in range(samples):
         key = f"{shard:05d}{number:07d}"
         uid = hashlib.sha256(key.encode()).hexdigest()[:32]

@@ -1,8 +1,8 @@
-"""What a stage costs besides its work, with as many shards as DataComp-1B has: ``python -m benchmarks.many_shards``.
+"""Benchmark of a stage's overhead with as many shards as DataComp-1B has: ``python -m benchmarks.many_shards``.
 
-A flow on a real Prefect server and real Dask workers, then once more with every shard finished. Of audit-download the
-audit of a shard is a stub (benchmarks/stub_audit.py) that leaves the files of a real one. Of convert-dataset nothing
-is a stub: its raw shards hold two small samples each, its output tars three. Nothing is flushed to the disk.
+It runs a flow on a real Prefect server and real Dask workers, then once more with every shard finished. In
+audit-download, the audit of a shard is a stub (benchmarks/stub_audit.py) that writes the files of a real audit.
+convert-dataset has no stubs: its raw shards hold two small samples each, its output tars three. Disk flushes are off.
 """
 
 import json
@@ -29,14 +29,14 @@ from tasks.contracts.settings import ConvertSettings
 
 MIB = 1 << 20
 SHARD_SAMPLES, TAR_SAMPLES = 2, 3
-"""Samples a raw shard and an output tar of convert-dataset: three shards make two tars, as in DataComp-1B."""
+"""Samples per raw shard and per output tar of convert-dataset: three shards make two tars, as in DataComp-1B."""
 
 PRELOAD = ["benchmarks.no_flushes", "benchmarks.stub_audit"]
-"""What Dask workers load."""
+"""Modules that Dask workers preload."""
 
 
 class ManyShardsCommandLine(CommandLine):
-    """Run a flow over shards that hold next to nothing, twice, and tell time, task runs, database and requests."""
+    """Run a flow twice over tiny shards, and report time, task runs, database size and requests."""
 
     folder: Path = Field(Path("build/many-shards"), description="Where shards and receipts are made; emptied first.")
     flow: Literal["audit-download", "convert-dataset"] = Field("audit-download", description="Which flow.")
@@ -46,12 +46,12 @@ class ManyShardsCommandLine(CommandLine):
 
 
 def measure(options: ManyShardsCommandLine) -> dict[str, float]:
-    """All figures by name, on a server of its own."""
+    """Measure all figures on a separate server, and return them by name."""
     emptied(options.folder)
-    with ProcessPoolExecutor(1) as pool:  # what making them takes is not the flow's
+    with ProcessPoolExecutor(1) as pool:  # a separate process, so that its cost is not counted as the flow's
         pool.submit(make_shards, options).result()
     os.environ["XDG_STATE_HOME"] = str(options.folder.absolute() / "state")
-    os.environ["PREFECT_SERVER_LOGGING_LEVEL"] = "INFO"  # one line a request
+    os.environ["PREFECT_SERVER_LOGGING_LEVEL"] = "INFO"  # logs one line per request
     no_flushes.dask_setup()
     with dask.config.set({"distributed.worker.preload": PRELOAD}), prefect_api(port=free_port()), watched() as peaks:
         figures = run_twice(options)
@@ -62,7 +62,10 @@ def measure(options: ManyShardsCommandLine) -> dict[str, float]:
 
 
 def run_twice(options: ManyShardsCommandLine) -> dict[str, float]:
-    """What each of two runs took and left on the server. Raises RuntimeError if one did not take every shard."""
+    """Run the flow twice; return the cost of each run and its records on the server.
+
+    Raises RuntimeError if a run did not process every shard.
+    """
     figures: dict[str, float] = {"shards": options.shards}
     for run in ("first run", "all finished"):
         before, started, used = _server(), time.perf_counter(), time.process_time()
@@ -77,7 +80,7 @@ def run_twice(options: ManyShardsCommandLine) -> dict[str, float]:
 
 
 def make_shards(options: ManyShardsCommandLine) -> None:
-    """Raw shards for the flow: empty ones for the stub of the audit, or of small samples."""
+    """Write raw shards for the flow: empty ones for the audit stub, or ones with small samples."""
     shards = options.folder / "shards"
     if options.flow == "convert-dataset":
         write_small_shards(shards, options.shards * SHARD_SAMPLES, SHARD_SAMPLES)
@@ -89,7 +92,7 @@ def make_shards(options: ManyShardsCommandLine) -> None:
 
 
 def run_flow(options: ManyShardsCommandLine) -> int:
-    """Run the flow; returns how many shards it took."""
+    """Run the flow; return how many shards it processed."""
     shards, profile = options.folder / "shards", options.folder / "profile.yaml"
     dask_workers = f"dask: {{kind: local, workers: {options.workers}}}"
     profile.write_text(f"name: many\ntask_runs: {options.task_runs}\n{dask_workers}\n", encoding="utf-8")
@@ -100,7 +103,7 @@ def run_flow(options: ManyShardsCommandLine) -> int:
 
 
 def _stages(folder: Path) -> dict[str, float]:
-    """Seconds of each stage of the last run, as it noted them; they are forgotten then."""
+    """Return the seconds of each stage of the last run from its timings file, and delete the file."""
     path = folder / "out" / ".prepare" / "timings.jsonl"
     if not path.exists():
         return {}
@@ -110,7 +113,7 @@ def _stages(folder: Path) -> dict[str, float]:
 
 
 def _server() -> dict[str, float]:
-    """Task runs that the server knows, its database in MiB, and requests that it answered."""
+    """Return the server's number of task runs, its database size in MiB, and its number of answered requests."""
     home = state_folder() / "server-1"
     with get_client(sync_client=True) as client:
         task_runs = client.request("POST", "/task_runs/count", json={}).json()

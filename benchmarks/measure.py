@@ -1,4 +1,4 @@
-"""What a piece of work costs: run in a process of its own, which tells its time, CPU, memory and bytes."""
+"""Measurement of a function in a separate process: time, CPU, memory and bytes."""
 
 import multiprocessing
 import resource
@@ -14,8 +14,11 @@ KIB = 1024
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a process and all its children: seconds passed and CPU seconds, the largest process, bytes of all reads and
-    writes (most of them from and to the page cache)."""
+    """Cost of a process and all its children.
+
+    Wall and CPU seconds, the peak memory of the largest process, and bytes of all reads and writes, most of which use
+    the page cache.
+    """
 
     seconds: float
     cpu_seconds: float
@@ -25,7 +28,7 @@ class Cost:
 
 
 def measured(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Cost]:
-    """What ``function`` returns, and what it cost. Raises RuntimeError if it fails."""
+    """Run ``function`` in a new process; return its result and its cost. Raises RuntimeError if it fails."""
     ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_run, args=(theirs, function, arguments))
     process.start()
@@ -56,7 +59,7 @@ def _run(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, .
 
 
 def _bytes() -> tuple[int, int]:
-    """Bytes that this process and its ended children read and wrote (proc(5): rchar and wchar)."""
+    """Return the bytes that this process and its ended children read and wrote (proc(5): rchar and wchar)."""
     lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     values = dict(line.split(": ") for line in lines)
     return int(values["rchar"]), int(values["wchar"])

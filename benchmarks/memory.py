@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.5
 
 
 class MemoryCommandLine(CommandLine):
-    """Convert small generated samples with the flow, and tell the peak memory of each process."""
+    """Convert small generated samples with the flow, and report the peak memory of each process."""
 
     folder: Path = Field(Path("build/memory"), description="Where shards and dataset are made; emptied first.")
     samples: int = Field(525_000, ge=1, description="Samples to convert.")
@@ -35,7 +35,7 @@ class MemoryCommandLine(CommandLine):
 
 
 def write_small_shards(folder: Path, samples: int, shard_samples: int = SHARD_SAMPLES) -> None:
-    """Raw shards of ``shard_samples`` samples with pictures of 48 pixels."""
+    """Write raw shards of ``shard_samples`` samples with images of 48 pixels."""
     folder.mkdir(parents=True)
     pool = jpegs(200, 48, np.random.default_rng(SEED))
     for shard, start in enumerate(range(0, samples, shard_samples)):
@@ -46,14 +46,14 @@ def write_small_shards(folder: Path, samples: int, shard_samples: int = SHARD_SA
 
 
 class Peaks:
-    """The highest memory that the kernel noted for this process and all it started, by what each one is."""
+    """Peak memory in MiB of this process and all its descendants, from the kernel, by kind of process."""
 
     def __init__(self) -> None:
         self.mib: dict[str, float] = {}
         self.over = threading.Event()
 
     def look(self) -> None:
-        """Look again and again until ``over``."""
+        """Poll the processes until ``over`` is set."""
         while not self.over.wait(LOOK_SECONDS):
             this = psutil.Process()
             for process in [this, *this.children(recursive=True)]:
@@ -61,7 +61,7 @@ class Peaks:
                     name = "flow" if process == this else f"{_kind(process)} {process.pid}"
                     self.mib[name] = max(self.mib.get(name, 0), _peak_mib(process.pid))
                 except (psutil.Error, OSError, StopIteration):
-                    continue  # it ended meanwhile
+                    continue  # the process has ended
 
 
 def _kind(process: psutil.Process) -> str:
@@ -84,7 +84,7 @@ def _peak_mib(pid: int) -> float:
 
 @contextmanager
 def watched() -> Iterator[Peaks]:
-    """Peaks of the block."""
+    """Record peak memory while the block runs."""
     peaks = Peaks()
     thread = threading.Thread(target=peaks.look)
     thread.start()
@@ -99,7 +99,7 @@ def main() -> None:
     """Measure, print, and write ``memory.json``."""
     options = read_arguments(MemoryCommandLine, sys.argv[1:])
     emptied(options.folder)
-    with ProcessPoolExecutor(1) as pool:  # what making them takes is not the flow's
+    with ProcessPoolExecutor(1) as pool:  # a separate process, so that its memory is not counted as the flow's
         pool.submit(write_small_shards, options.folder / "raw", options.samples).result()
     with prefect_api(port=free_port()), watched() as peaks:
         started = time.perf_counter()

@@ -1,8 +1,8 @@
-"""What Dask workers load (``distributed.worker.preload``) to leave out disk flushes: they cost what the disk costs."""
+"""Preload module (``distributed.worker.preload``) that turns off disk flushes, whose cost depends on the disk."""
 
 import os
 
 
 def dask_setup(*_: object) -> None:
-    """Let this process flush nothing any more. Dask calls it in its workers."""
+    """Disable disk flushes in this process. Dask calls it in its workers."""
     os.fsync = os.fdatasync = lambda descriptor: None

@@ -1,7 +1,7 @@
-"""What planning costs, in time and memory, for millions of samples: ``python -m benchmarks.plan``.
+"""Benchmark of planning millions of samples, in time and memory: ``python -m benchmarks.plan``.
 
-Scan tables are synthetic: random uids, one sample in a hundred a copy of an earlier one, one in fifty a reject. Each
-size is measured in a process of its own, once with all uids in memory and once in parts, on two processes.
+Scan tables are synthetic: random uids, one sample in a hundred is a copy of an earlier one, one in fifty a reject.
+Each size is measured in a separate process, once with all uids in memory and once in parts, on two processes.
 """
 
 import functools
@@ -41,14 +41,14 @@ Result = TypeVar("Result")
 
 
 class PlanCommandLine(CommandLine):
-    """Plan synthetic scan tables of several sizes, and tell seconds, memory and the slope between sizes."""
+    """Plan synthetic scan tables of several sizes, and report seconds, memory and the slope between sizes."""
 
     folder: Path = Field(Path("build/plan"), description="Where scan tables are made; emptied first and last.")
     millions: tuple[int, ...] = Field((10, 50), description="Two or more sizes, in millions of samples.", min_length=2)
 
 
 def measure(folder: Path, rows: int, in_parts: bool) -> tuple[str, dict[str, float]]:
-    """The identity of a plan of ``rows`` samples; seconds of each step, and peak memory in MiB."""
+    """Plan ``rows`` samples; return the plan's identity, the seconds of each step, and the peak memory in MiB."""
     shards = rows // SHARD_ROWS
     scans = [_scan(folder, shard) for shard in range(shards)]
     prepare = PrepareFolder(dataset_dir=folder / "out")
@@ -75,7 +75,7 @@ def measure(folder: Path, rows: int, in_parts: bool) -> tuple[str, dict[str, flo
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of those it started that have ended."""
+    """Return the CPU seconds of this process and its ended children."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
@@ -91,10 +91,10 @@ def _scan(folder: Path, shard: int) -> Scan:
 
 
 def write_scan(folder: Path, shard: int) -> None:
-    """A scan table as a raw shard of SHARD_ROWS samples has it."""
+    """Write a scan table like that of a raw shard with SHARD_ROWS samples."""
     rng = np.random.default_rng(shard)
     uids = rng.bytes(16 * SHARD_ROWS)
-    if shard:  # the second hundredth of an earlier shard's uids come again
+    if shard:  # copies: the second hundredth of an earlier shard's uids
         part = 16 * SHARD_ROWS // 100
         uids = np.random.default_rng(shard // 2).bytes(16 * SHARD_ROWS)[part : 2 * part] + uids[part:]
     offsets = pa.py_buffer(np.arange(0, 32 * SHARD_ROWS + 1, 32, dtype=np.int32))
@@ -118,7 +118,7 @@ def write_scan(folder: Path, shard: int) -> None:
 
 
 def _alone(function: Callable[[], Result]) -> Result:
-    """Call it in a new process, so that its peak memory is its own."""
+    """Call the function in a new process, so that the measured peak memory is its own."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function).result()
 

@@ -1,4 +1,4 @@
-"""The benchmark as a picture: how many times as fast as the serial program, and where decoding alone would be."""
+"""Chart of the benchmark: speed relative to the serial program, and the limit set by decoding alone."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 
 def draw(target: Path, workers: tuple[int, ...], speed: dict[str, list[float]], floor: list[float]) -> None:
-    """A group of bars for each number of workers. ``speed``: times as fast, by stage; ``floor``: of decoding alone."""
+    """Draw bars for each number of workers. ``speed``: relative speed by stage; ``floor``: that of decoding alone."""
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     width = 0.8 / len(speed)

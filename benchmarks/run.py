@@ -1,6 +1,6 @@
-"""Measure ours against a plain serial program, side by side in one run: ``python -m benchmarks.run``.
+"""Benchmark of our stages against a plain serial program, side by side in one run: ``python -m benchmarks.run``.
 
-Machines are shared and noisy: read the ratios rather than the seconds, and CPU seconds where others are at work.
+Machines are shared and noisy: compare ratios rather than seconds, and CPU seconds if the machine is busy.
 """
 
 import json
@@ -42,7 +42,7 @@ class BenchmarkCommandLine(CommandLine):
 
 
 def measure(options: BenchmarkCommandLine) -> tuple[Stages, dict[str, float]]:
-    """The cost of every stage, and figures by name: ratios, rates, and what a flow run costs."""
+    """Measure every stage; return the costs, and figures by name: ratios, rates, and the cost of a flow run."""
     raw, work = _shards(options), options.folder / "work"
     emptied(work)
     stages.warm(raw)
@@ -57,8 +57,7 @@ def measure(options: BenchmarkCommandLine) -> tuple[Stages, dict[str, float]]:
 
 
 def _round(raw: Path, work: Path, workers: tuple[int, ...]) -> Stages:
-    """Every stage once. Of the datasets only the last one stays: a page cache that fills up slows down who comes
-    late."""
+    """Run every stage once. Keeps only the last dataset: a full page cache would slow down the later stages."""
     costs = {("audit", 0): measured(serial.audit, raw)[1]}
     costs["conversion", 0] = _fresh(work / "dataset", serial.convert, raw, work / "dataset")
     for n in workers:
@@ -78,13 +77,13 @@ def _ours(raw: Path, work: Path, workers: int) -> Stages:
 
 
 def _fresh(folder: Path, function: Callable[..., Any], *arguments: Any) -> Cost:
-    """What ``function`` costs that fills ``folder``."""
+    """Delete ``folder``, run ``function``, which fills it, and return the cost."""
     shutil.rmtree(folder, ignore_errors=True)
     return measured(function, *arguments)[1]
 
 
 def _ratios(costs: Stages, workers: tuple[int, ...]) -> dict[str, float]:
-    """By seconds; those named CPU by CPU seconds, which others at work on the machine change less."""
+    """Return ratios of seconds; those named CPU use CPU seconds, which depend less on other load on the machine."""
     ratios = {}
     for name in OURS:
         base = costs["audit" if name == "audit" else "conversion", 0]
@@ -104,7 +103,7 @@ def _ratios(costs: Stages, workers: tuple[int, ...]) -> dict[str, float]:
 
 
 def _shards(options: BenchmarkCommandLine) -> Path:
-    """The generated shards; made once, since they are the same each time."""
+    """Return the folder of the generated shards, which are made once: they are the same each time."""
     folder = options.folder / f"raw-{options.shards}x{options.samples}"
     if not folder.exists():
         unfinished = folder.with_suffix(".unfinished")

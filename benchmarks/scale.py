@@ -1,7 +1,7 @@
-"""What stages would take at full scale, from what a sample costs here: ``python -m benchmarks.scale``.
+"""Estimate of the stages at full scale from the measured cost of a sample: ``python -m benchmarks.scale``.
 
 Time = samples x CPU seconds a sample / cores. Reading = samples x bytes a sample. The file system must then deliver
-reading / time; where it cannot, time = reading / what it delivers.
+reading / time; if it cannot, time = reading / its throughput.
 """
 
 import json
@@ -28,7 +28,7 @@ SAMPLES_PER_TAR = ConvertSettings().max_samples_per_tar
 
 
 class ScaleCommandLine(CommandLine):
-    """Measure what a sample costs in one process, and reckon what the reference slice and DataComp-1B would take."""
+    """Measure the cost of a sample in one process, and estimate the cost of the reference slice and DataComp-1B."""
 
     folder: Path = Field(Path("build/scale"), description="Where shards are made; emptied first.")
     samples: int = Field(5000, ge=10, description="Samples to measure on.")
@@ -38,7 +38,7 @@ class ScaleCommandLine(CommandLine):
 
 @dataclass(frozen=True)
 class Slice:
-    """Raw data: shards, and samples in them; ``converted``: samples that become a dataset; bytes of a raw sample."""
+    """Size of raw data: shards, samples, ``converted`` (samples that become a dataset), and bytes per raw sample."""
 
     name: str
     shards: int
@@ -50,14 +50,14 @@ class Slice:
 SLICES = (
     # 216 shards, 1,326,942 successes, 56 GB: the reference run of July 2026.
     Slice("reference slice", 216, 1_326_942, 525_000, 56e9 / 1_326_942),
-    # 1.4 billion rows at 10,000 a shard, with the same share of successes (62.2 %) and the same size of samples.
+    # 1.4 billion rows at 10,000 per shard, with the same success rate (62.2 %) and sample size.
     Slice("DataComp-1B", 140_000, 870_800_000, 870_800_000, 56e9 / 1_326_942),
 )
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one sample costs: CPU milliseconds by stage, bytes of its rows in index, scan table and plan."""
+    """Cost of one sample: CPU milliseconds by stage, and bytes of its rows in index, scan table and plan."""
 
     audit_ms: float
     scan_ms: float
@@ -92,7 +92,7 @@ def _ms(options: ScaleCommandLine, work: Callable[[], object]) -> float:
 
 
 def reckon(options: ScaleCommandLine, sample: Sample, data: Slice) -> dict[str, float]:
-    """What each stage takes and needs: seconds, GB/s, GB, files."""
+    """Return the estimates for each stage: seconds, GB/s, GB, files."""
     scanned = min(data.samples, data.converted)
     figures: dict[str, float] = {}
     for stage, samples, ms in (
@@ -110,7 +110,7 @@ def reckon(options: ScaleCommandLine, sample: Sample, data: Slice) -> dict[str, 
     figures["index, scan tables and plan, GB"] = tables / 1e9
     tars = -(-data.converted // SAMPLES_PER_TAR)
     scanned_shards = -(-data.shards * scanned // data.samples)
-    # Raw: tar, Parquet, stats. Audit: index, receipt, three notes. Scan and write: what they make, receipt, note.
+    # Raw: tar, Parquet, stats. Audit: index, receipt, three fingerprints. Scan and write: output, receipt, fingerprint.
     figures["files"] = data.shards * (3 + 5) + scanned_shards * 3 + tars * 3
     jobs = (data.shards, scanned_shards, tars)
     figures["task runs"] = sum(-(-count // group_size(count, options.task_runs)) for count in jobs)
@@ -118,7 +118,7 @@ def reckon(options: ScaleCommandLine, sample: Sample, data: Slice) -> dict[str, 
 
 
 def main() -> None:
-    """Measure, reckon, print, and write ``scale.json``."""
+    """Measure, estimate, print, and write ``scale.json``."""
     options = read_arguments(ScaleCommandLine, sys.argv[1:])
     sample = measure(options)
     print_table("one sample", [(name, f"{value:,.3f}") for name, value in asdict(sample).items()])

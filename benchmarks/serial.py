@@ -13,7 +13,7 @@ PROMPT = "Describe this image."
 
 
 def groups(path: Path) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """The samples of a raw tar."""
+    """Yield key and members of every sample of a raw tar."""
     key = ""
     members: dict[str, bytes] = {}
     with tarfile.open(path) as tar:
@@ -30,7 +30,7 @@ def groups(path: Path) -> Iterator[tuple[str, dict[str, bytes]]]:
 
 
 def convert(source: Path, output: Path, fraction: float = 0.01, samples_per_tar: int = 10_000) -> int:
-    """Convert a folder; returns the number of samples."""
+    """Convert a folder; return the number of samples."""
     output.mkdir(parents=True)
     seen: set[str] = set()
     open_tars: dict[str, tuple[tarfile.TarFile, Path]] = {}
@@ -58,7 +58,10 @@ def convert(source: Path, output: Path, fraction: float = 0.01, samples_per_tar:
 
 
 def audit(source: Path) -> int:
-    """Count the whole samples of a folder by its headers, and hold them against the stats."""
+    """Count the complete samples of a folder from the tar headers, and compare with the stats.
+
+    Raises RuntimeError if they differ.
+    """
     total = 0
     for path in sorted(source.glob("*.tar")):
         stats = json.loads(path.with_name(f"{path.stem}_stats.json").read_text(encoding="utf-8"))
@@ -99,7 +102,7 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _close(opened: tuple[tarfile.TarFile, Path] | None) -> None:
-    """As any careful writer does: close, and hash what was written."""
+    """Close the tar and hash the file, as a careful writer would."""
     if opened:
         opened[0].close()
         with opened[1].open("rb") as file:

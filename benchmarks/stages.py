@@ -1,4 +1,4 @@
-"""Our stages without Prefect, on a pool of processes: what the benchmark holds against the serial program."""
+"""Our stages without Prefect, on a pool of processes, for comparison with the serial program."""
 
 import io
 import time
@@ -21,22 +21,22 @@ from tasks.running.groups import spare_imports
 
 
 def pool_of(workers: int) -> AbstractContextManager[ProcessPoolExecutor | None]:
-    """Processes to run jobs on; none if one is enough."""
+    """Return a pool of worker processes, or a null context for one worker."""
     return ProcessPoolExecutor(workers, initializer=spare_imports) if workers > 1 else nullcontext()
 
 
 def run(pool: ProcessPoolExecutor | None, function: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
-    """Run the jobs on the pool, or here."""
+    """Run the jobs on the pool, or in this process without a pool."""
     return pool.map(function, jobs) if pool else map(function, jobs)
 
 
 def warm(source: Path) -> int:
-    """Read everything once, so that no later reader has to wait for the disk; returns the number of bytes."""
+    """Read every file once, so that it is in the page cache for later readers; return the number of bytes."""
     return sum(len(path.read_bytes()) for path in sorted(source.iterdir()))
 
 
 def audit(source: Path, audit_dir: Path, workers: int) -> int:
-    """Audit all shards; returns the number of samples."""
+    """Audit all shards; return the number of samples."""
     shards = sorted(path.stem for path in source.glob("*.tar"))
     jobs = [AuditJob(shards_dir=source, audit_dir=audit_dir, shard=shard) for shard in shards]
     with pool_of(workers) as pool:
@@ -47,7 +47,7 @@ def audit(source: Path, audit_dir: Path, workers: int) -> int:
 
 
 def convert(source: Path, output: Path, audit_dir: Path | None, workers: int) -> int:
-    """Scan, plan, write and finish; returns the number of samples."""
+    """Scan, plan, write and finish; return the number of samples."""
     settings = ConvertSettings(max_samples_per_tar=2500)
     conversion = Conversion(source, output, audit_dir, settings)
     with pool_of(workers) as pool:
@@ -62,7 +62,7 @@ def convert(source: Path, output: Path, audit_dir: Path | None, workers: int) ->
 
 
 def decode_floor(source: Path, workers: int) -> tuple[float, float]:
-    """Seconds, and CPU seconds, in which ``workers`` processes decode every JPEG at the smallest scale, and do no more.
+    """Decode every JPEG at the smallest scale with ``workers`` processes; return seconds and CPU seconds.
 
     Reading the tars is not counted.
     """

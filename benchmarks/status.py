@@ -1,4 +1,4 @@
-"""How long status takes on a root of many shards: ``python -m benchmarks.status --shards 140000``."""
+"""Benchmark of status on a data root with many shards: ``python -m benchmarks.status --shards 140000``."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from tasks.status.overview import read_status
 
 
 def make_root(root: Path, shards: int) -> None:
-    """Empty files named as those of so many audited and scanned shards."""
+    """Create empty files named like those of so many audited and scanned shards."""
     data = DataRoot(root)
     prepare = data.dataset() / ".prepare"
     for number in range(shards):
@@ -29,7 +29,7 @@ def make_root(root: Path, shards: int) -> None:
 
 
 def main(shards: int) -> None:
-    """Make the root, read its status, and print the seconds that this took."""
+    """Create the data root, read its status, and print the seconds that it took."""
     with tempfile.TemporaryDirectory() as folder:
         make_root(Path(folder), shards)
         started = time.perf_counter()

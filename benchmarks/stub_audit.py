@@ -1,4 +1,4 @@
-"""What Dask workers load (``distributed.worker.preload``) to audit shards that hold nothing."""
+"""Preload module for Dask workers (``distributed.worker.preload``) that replaces the audit for empty shards."""
 
 import hashlib
 
@@ -10,7 +10,7 @@ NOTHING = hashlib.sha256().hexdigest()
 
 
 def audit_nothing(job: AuditJob) -> ShardAudit:
-    """Leave all files that an audit leaves, with the least work."""
+    """Write all files that an audit writes, with as little work as possible."""
     done = job.finished()
     if done is not None:
         return done

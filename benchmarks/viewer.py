@@ -1,7 +1,7 @@
-"""How fast the viewer opens and searches a dataset of the reference slice's size: ``python -m benchmarks.viewer``.
+"""Benchmark of the viewer on a dataset of the reference slice's size: ``python -m benchmarks.viewer``.
 
-The dataset has the real number of shards and samples in tables that the conversion's own code wrote; its tars are one
-small tar under many names, since the viewer reads a few byte ranges of them only.
+The dataset has the real number of shards and samples, in tables written by the conversion's own code. Its tars are
+hard links to one small tar: the viewer reads only a few byte ranges of them.
 """
 
 import json
@@ -32,7 +32,7 @@ from tasks.convert.scan import scan_shard
 
 
 class ViewerBenchmarkCommandLine(CommandLine):
-    """Make a dataset's tables once, start the viewer on them, and measure what a person waits for."""
+    """Create a dataset's tables once, start the viewer on them, and measure how long a user waits."""
 
     folder: Path = Field(Path("build/viewer-benchmark"), description="Where the dataset is made and results go.")
     shards: int = Field(86, ge=1, description="Raw shards.")
@@ -40,7 +40,7 @@ class ViewerBenchmarkCommandLine(CommandLine):
 
 
 def make_dataset(root: Path, shards: int, samples: int) -> Path:
-    """A dataset's folder in ``root``, a new data root: tables of ``shards`` x ``samples`` samples, no output tars."""
+    """Create a dataset in ``root``, a new data root: tables of ``shards`` x ``samples`` samples, no output tars."""
     data = DataRoot(root)
     write_shards(data.shards, 1, samples, longest=64, different=16)
     first = data.shards / "00000000.tar"
@@ -77,7 +77,7 @@ def _write_downloaders_table(path: Path, scanned: pa.Table, number: int) -> None
 
 
 def measure(dataset: Path) -> dict[str, float]:
-    """Seconds by what a person does; of the first page also the processor's, which a busy machine lengthens less."""
+    """Return seconds by user action, and CPU seconds for the first page, which depend less on other load."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with _viewer(dataset) as address:
         httpx.get(address, trust_env=False).raise_for_status()
@@ -125,7 +125,7 @@ def _seconds(act: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-    """Make the dataset if it is not there, measure, print, and write ``results.json``."""
+    """Create the dataset if it is missing, measure, print, and write ``results.json``."""
     options = read_arguments(ViewerBenchmarkCommandLine, sys.argv[1:])
     root = options.folder / f"{options.shards}x{options.samples}"
     if not (root / "energon").exists():

@@ -1,7 +1,7 @@
 """Peak memory of one worker on one large shard: ``python -m benchmarks.worker_memory --samples 10000``.
 
-Each stage runs in a process of its own on a shard of so many 49 kB JPEGs, as a Dask worker would; what the process
-held at most is read from the system.
+Each stage runs in a separate process, like a Dask worker, on a shard of that many 49 kB JPEGs. The peak is read from
+the operating system.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def write(folder: Path) -> None:
 
 
 def conversion(folder: Path) -> Conversion:
-    """The conversion of the shard."""
+    """Return the conversion of the shard."""
     return Conversion(folder / "raw", folder / "out", folder / "audit", SETTINGS)
 
 
@@ -59,7 +59,7 @@ def _planned(folder: Path) -> tuple[Conversion, Any]:
 
 
 def peak_megabytes(stage: Callable[[Path], None], folder: Path) -> int:
-    """The most memory that a new process held while it ran the stage."""
+    """Run the stage in a new process and return its peak memory in MiB."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         return pool.apply(_run, (stage, folder))

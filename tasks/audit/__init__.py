@@ -1,1 +1,1 @@
-"""Audit every raw shard against its stats, index it, and hold the totals to the gate."""
+"""Audit stage: check every raw shard against its stats, index it, and check the totals against the gate."""

@@ -18,7 +18,7 @@ class _Value(BaseModel):
 
 
 class Finding(_Value):
-    """A problem of a shard: its kind, and the sample's key and byte offset if known."""
+    """A problem with a shard: its kind, and the sample's key and byte offset if known."""
 
     shard: str
     kind: str
@@ -33,7 +33,7 @@ class Finding(_Value):
 
 
 class Stats(_Value):
-    """img2dataset's counts for a shard. ``reasons``: counts by its free-text reasons, ``success`` included."""
+    """img2dataset's counts for a shard. ``reasons``: counts by its free-text reasons, including ``success``."""
 
     count: int = 0
     successes: int = 0
@@ -62,22 +62,22 @@ class AuditJob(_Value):
 
     @property
     def name(self) -> str:
-        """The name for the task run."""
+        """Name for the task run."""
         return self.shard
 
     @property
     def tar(self) -> Path:
-        """The shard's tar."""
+        """Path of the shard's tar."""
         return self.shards_dir / f"{self.shard}.tar"
 
     @property
     def stats_file(self) -> Path:
-        """The stats file that img2dataset writes when the shard is complete."""
+        """Path of the stats file that img2dataset writes when the shard is complete."""
         return self.shards_dir / f"{self.shard}_stats.json"
 
     @property
     def receipt_path(self) -> Path:
-        """The path of the shard's receipt."""
+        """Path of the shard's receipt."""
         return self.audit_dir / f"{self.shard}.json"
 
     def indexes(self) -> ShardIndexes:
@@ -122,7 +122,10 @@ class AuditJob(_Value):
 
 
 class AuditTotals(_Value):
-    """Totals over all shards. ``tar_bytes``: size of the tars. ``failure_reasons``: by kind; receipts: the texts."""
+    """Totals over all shards.
+
+    ``tar_bytes``: size of the tars. ``failure_reasons``: counts by kind; the receipts contain the texts.
+    """
 
     shards: int
     attempts: int
@@ -136,10 +139,10 @@ class AuditTotals(_Value):
     gate_given: bool = True
 
     def in_words(self) -> str:
-        """Return what was found, in a line."""
+        """Return a one-line summary."""
         found = f"{self.successes:,} of {self.attempts:,} URLs succeeded, {self.findings} findings"
         return f"{self.shards} shards, {found}{self.missing_gate()}"
 
     def missing_gate(self) -> str:
-        """Return a half-sentence if the totals were held against nothing, else an empty string."""
+        """Return a clause for the summary if no gate was given, else an empty string."""
         return "" if self.gate_given else f"; {NO_GATE}"

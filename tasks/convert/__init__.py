@@ -1,1 +1,1 @@
-"""Convert raw shards into ChatML Energon tars: scan every shard, plan once, write every tar."""
+"""Convert stage: raw shards become ChatML Energon tars. It scans every shard, plans once, and writes every tar."""

@@ -1,4 +1,4 @@
-"""Whether a raw tar whose members can all be read holds every sample that its writer put there."""
+"""Completeness check of a readable raw tar: whether it holds every sample that its writer put there."""
 
 import json
 import tarfile
@@ -13,10 +13,10 @@ _ENDS: dict[ArchiveEnd, str] = {
 
 
 def find_gap(contents: TarContents, successes: int | None) -> tuple[str, int] | None:
-    """Return what says that samples may be missing, and the offset where they would be; None if nothing does.
+    """Return why samples may be missing and the byte offset where they would be, or None if nothing indicates a gap.
 
-    ``successes``: from the stats file beside the tar; None if there is none. A sample that lacks a member counts here:
-    it is a reject with a reason, and not lost.
+    ``successes`` comes from the stats file beside the tar; None if it is unknown. A sample that lacks a member counts
+    as present: it is rejected with a reason, not lost.
     """
     found = _ENDS.get(contents.end)
     if found is None and successes is not None and len(contents.groups) < successes:
@@ -25,9 +25,9 @@ def find_gap(contents: TarContents, successes: int | None) -> tuple[str, int] | 
 
 
 def read_successes(stats: Path) -> int | None:
-    """Return the successes in a shard's stats file; None if there is no such file, or it has no such number.
+    """Return the number of successes in a shard's stats file, or None if the file or the number is missing.
 
-    Broken stats promise nothing here; the audit reports them.
+    Invalid stats are ignored here; the audit reports them.
     """
     try:
         successes = json.loads(stats.read_bytes())["successes"]

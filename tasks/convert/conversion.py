@@ -1,6 +1,7 @@
-"""One conversion from start to manifest: what to scan next, when it is enough, what to write, what came of it.
+"""One conversion from start to manifest: which shards to scan, when to stop, which tars to write, and the result.
 
-It runs no step itself: a flow hands its jobs to workers, in any number and order, and the bytes are the same.
+It does not run the steps itself: a flow passes its jobs to any number of workers, in any order. The output bytes are
+always the same.
 """
 
 import shutil
@@ -34,9 +35,9 @@ from tasks.running.groups import finished_by_notes, look_up
 class Conversion:
     """The conversion of the raw tars in ``source_dir`` into the dataset in ``dataset_dir``.
 
-    ``audit_dir``: where the audit keeps its indexes, if there was one. Creating it checks everything that can
-    be checked without reading a sample, and writes nothing; raises SettingsError, ShardError or PlanError.
-    ``plan_in_memory``: up to so many samples, copies are searched in this process.
+    ``audit_dir``: the folder with the audit's indexes; None without an audit. ``plan_in_memory``: the largest number
+    of samples for which this process searches for copies in memory. Creating a Conversion checks everything that can
+    be checked without reading a sample, and writes nothing; it raises SettingsError, ShardError or PlanError.
     """
 
     source_dir: Path
@@ -63,9 +64,9 @@ class Conversion:
         return PrepareFolder(dataset_dir=self.dataset_dir)
 
     def begin(self) -> None:
-        """Remove what a killed conversion left half written, and notes that do not count under ``verify="full"``.
+        """Remove partial files of a killed conversion, and with ``verify="full"`` the fingerprints of earlier runs.
 
-        Must be called inside the folder's lock: creating a Conversion changes nothing.
+        Call this while holding the folder's lock: creating a Conversion changes nothing.
         """
         remove_leftovers(self.dataset_dir)
         if self.verify == "full":
@@ -74,16 +75,17 @@ class Conversion:
             self._raw_hashes.keep_notes()
 
     def look_up_scans(self, task_runs: int) -> int:
-        """Take note of scans that receipts tell of (see tasks/running/groups.py); returns how many tars are left."""
+        """Record the scans that have a valid receipt (see tasks/running/groups.py); return how many tars are left."""
         for job, summary in look_up(map(self._scan_job, self.tars), task_runs):
             if summary is not None:
                 self.scanned[job.shard] = summary
         return len(self.tars) - len(self.scanned)
 
     def scan_jobs(self) -> Iterator[ScanJob]:
-        """Raw tars in order, until those that are scanned give enough samples.
+        """Yield scan jobs for the raw tars in order, until the scanned tars hold enough samples.
 
-        A reader that takes a job before earlier ones have ended scans ahead, which costs time, not bytes.
+        A caller that takes a job before earlier jobs have finished scans ahead: this may cost time, but does not
+        change the output.
         """
         for tar in self.tars:
             if self.enough():
@@ -92,7 +94,7 @@ class Conversion:
                 yield self._scan_job(tar)
 
     def scan_ended(self, job: ScanJob, error: BaseException | None) -> None:
-        """Take note that a scan is over; a tar that is damaged is only an error if the plan needs it."""
+        """Record the end of a scan; a damaged tar is only an error if the plan needs it."""
         summary = finished_by_notes(job) or job.finished()
         if summary is not None:
             self.scanned[job.shard] = summary
@@ -100,7 +102,7 @@ class Conversion:
             self.failed[job.shard] = error or PipelineError(f"{job}: it left no valid receipt; run again")
 
     def enough(self) -> bool:
-        """Whether the unbroken row of scanned tars from the first on holds ``maximum_samples`` samples."""
+        """Return whether the scanned tars, from the first up to the first gap, hold ``maximum_samples`` samples."""
         maximum = self.settings.maximum_samples
         if maximum is None:
             return False
@@ -111,16 +113,16 @@ class Conversion:
             scans = self._scans(done)
             decision = decide(scans, self._rows(scans), maximum)
         except ShardError:
-            return True  # a damaged tar is in the way: scanning on will not mend it
+            return True  # a damaged tar blocks the plan: scanning more tars does not help
         self._rejected = self._usable - sum(decision.emitted)
         return decision.reached
 
     def plan(self, search: Callable[[list[CopiesJob]], object] | None = None) -> Plan:
-        """Decide on every sample, and write that down; a plan that a valid receipt tells of is taken as it is.
+        """Decide on every sample and write the plan, or return the existing plan if its receipt is valid.
 
-        ``search`` may hand the search of a plan too large for memory to workers; what it leaves is done here. Raises
-        ShardError if a tar that is needed is damaged or has no scan (no plan is made around it), PlanError if the
-        folder belongs to another plan.
+        ``search`` may pass the search for copies to workers if it does not fit into memory; this process searches
+        the remaining parts. Raises ShardError if a required tar is damaged or was not scanned (the plan never skips
+        it), PlanError if the folder belongs to another plan.
         """
         done = self._first_scanned()
         if not done:
@@ -148,7 +150,7 @@ class Conversion:
         return plan
 
     def write_jobs(self, plan: Plan) -> list[WriteJob]:
-        """A job for every output tar."""
+        """Return a job for every output tar."""
         return [
             WriteJob(
                 source_dir=self.source_dir,
@@ -160,7 +162,7 @@ class Conversion:
         ]
 
     def finish(self, plan: Plan) -> dict[str, Any]:
-        """Write the manifest from the receipts of all tars, and return it. Raises PlanError if one is missing."""
+        """Write the manifest from the receipts of all tars and return it. Raises PlanError if a receipt is missing."""
         written: dict[str, WrittenTar] = {}
         for job in self.write_jobs(plan):
             tar = job.finished()
@@ -176,7 +178,7 @@ class Conversion:
         raise ShardError(f"{tar.name} is needed but could not be scanned: {cause}") from cause
 
     def _first_scanned(self) -> list[ScanSummary]:
-        """Summaries of the scanned tars, from the first tar up to the first that has none."""
+        """Return the summaries of the scanned tars, from the first tar up to the first without a summary."""
         while len(self._row) < len(self.tars):
             summary = self.scanned.get(self.tars[len(self._row)].stem)
             if summary is None:
@@ -214,7 +216,7 @@ class Conversion:
         )
 
     def _check_output_folder(self) -> None:
-        """Raise PlanError for a folder that is not ours. Writes nothing: new hashes are held back until ``begin``."""
+        """Raise PlanError for a folder that is not ours. Writes nothing: new fingerprints wait for ``begin``."""
         self._raw_hashes = Fingerprints(self.folder.index / "fingerprints", self.verify, keep=False)
         indexes = ShardIndexes(self.folder.index, self.audit_dir, self.verify == "changed", self._raw_hashes)
         available = map(indexes.fingerprint, self.tars)
@@ -222,7 +224,7 @@ class Conversion:
 
 
 def _emitted(scans: list[Scan], decision: Decision) -> Iterator[tuple[pa.Table, Array]]:
-    """For each opened shard what makes a sample odd, and which samples are emitted."""
+    """Yield, for each opened shard, its columns ODD_COLUMNS and which samples are emitted."""
     for scan, shard in zip(scans[: decision.opened], decision.shards(), strict=True):
         emitted = decision.code[shard] == EMITTED
         yield scan.read(ODD_COLUMNS).slice(0, len(emitted)), emitted

@@ -1,4 +1,4 @@
-"""Whether bytes are a JPEG that decodes to its end."""
+"""Check that bytes are a JPEG that decodes completely."""
 
 import io
 import os
@@ -11,25 +11,25 @@ from tasks.contracts.errors import PipelineError
 from tasks.io.byte_ranges import Content, size_of
 
 MAX_PIXELS = 178_956_970
-"""Pixels above which Pillow calls a picture a decompression bomb (twice its MAX_IMAGE_PIXELS)."""
+"""Number of pixels above which Pillow rejects an image as a decompression bomb (twice its MAX_IMAGE_PIXELS)."""
 
 MAX_UNBACKED_BYTES = 640_000_000
-"""Memory that libjpeg may take for a file of any size: all coefficients of a progressive picture.
+"""Bytes of memory that libjpeg may use for a file of any size: all coefficients of a progressive image.
 
-A picture that needs more (up to 1.4 GB at MAX_PIXELS) must have a bit a block, as every encoder writes; without that a
-file of 2 kB could claim it.
+An image that needs more (up to 1.4 GB at MAX_PIXELS) must have at least one bit per block, as every encoder writes;
+otherwise a file of 2 kB could allocate that much.
 """
 _BLOCK_PIXELS, _COEFFICIENT_BYTES = 64, 2
 
-# libjpeg's own limit would reject sound pictures, and let the verdict depend on the environment.
+# libjpeg's own limit would reject valid images and make the verdict depend on the environment.
 os.environ.pop("JPEGMEM", None)
 
-# Below that Pillow only warns, and so the picture counts.
+# Up to MAX_PIXELS Pillow only warns, and the image is accepted.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 class JpegVerdict(NamedTuple):
-    """Size in pixels where the header could be read; ``fault`` says what is wrong, None if nothing is."""
+    """Size in pixels, None if the header cannot be read, and ``fault``, what is wrong, None for a valid image."""
 
     width: int | None
     height: int | None
@@ -37,11 +37,11 @@ class JpegVerdict(NamedTuple):
 
 
 def check_jpeg(data: Content) -> JpegVerdict:
-    """Decode the whole entropy stream of ``data`` and say whether it is sound.
+    """Decode the whole entropy stream of ``data`` and return the size and any fault.
 
-    The decode is scaled down, which skips most of the inverse transform but reads every bit: a test holds it
-    to the verdict of a full decode. Raises OSError if a large picture cannot be read, PipelineError if some library
-    has told Pillow to accept cut files.
+    The image is decoded at a reduced scale, which skips most of the inverse transform but still reads every bit; a
+    test compares the verdict with that of a full decode. Raises OSError if a large image cannot be read,
+    PipelineError if a library has set Pillow to accept truncated files.
     """
     if ImageFile.LOAD_TRUNCATED_IMAGES:
         raise PipelineError(
@@ -57,8 +57,8 @@ def check_jpeg(data: Content) -> JpegVerdict:
         return JpegVerdict(*size, "the image is not a JPEG")
     except Image.DecompressionBombError:
         return JpegVerdict(*size, f"the image claims more than {MAX_PIXELS} pixels")
-    except Exception as error:  # a hostile file may make the decoder raise anything
-        if isinstance(error, OSError) and error.errno is not None:  # of the storage: Pillow's own have no number
+    except Exception as error:  # an untrusted file may make the decoder raise anything
+        if isinstance(error, OSError) and error.errno is not None:  # a storage error: Pillow's own errors have no errno
             raise
         return JpegVerdict(*size, f"the image does not decode: {error}")
 
@@ -68,7 +68,7 @@ def _as_file(data: Content) -> BinaryIO:
 
 
 def _fault(image: ImageFile.ImageFile, file_size: int) -> str | None:
-    if image.format != "JPEG":  # a multi-picture file calls itself MPO
+    if image.format != "JPEG":  # Pillow reports a multi-picture file as MPO
         return f"the image is {image.format}, not JPEG"
     if image.width * image.height > MAX_PIXELS:
         return f"the image claims more than {MAX_PIXELS} pixels"

@@ -1,4 +1,4 @@
-"""manifest.json: what the dataset is, where it came from, and whether it is enough."""
+"""manifest.json: the dataset's contents, its source, and whether it has enough samples."""
 
 from typing import Any
 
@@ -18,16 +18,16 @@ _TUTORIAL_FIELDS = {
     "split_hash": "first 64 bits of SHA-256, big endian",
     "selection_order": "lexically sorted raw tar filename, then tar member order",
 }
-"""Names and values of Megatron-Bridge's tutorial, for readers that know its manifest."""
+"""Names and values from Megatron-Bridge's tutorial, for readers that expect its manifest."""
 
 
 def build_manifest(
     plan: Plan, written: dict[str, WrittenTar], settings: ConvertSettings, available: int
 ) -> dict[str, Any]:
-    """The manifest as a JSON value: no time, host, path or worker count.
+    """Return the manifest as a JSON value, without time, host, path or number of workers.
 
     ``written``: finished tars by file name; ``available``: number of raw tars in the source folder. Raises
-    PlanError if the tars are not what the plan says, or a count does not add up.
+    PlanError if the tars differ from the plan or the counts do not add up.
     """
     check_counts(plan, written)
     return {
@@ -69,7 +69,7 @@ def build_manifest(
 
 
 def check_counts(plan: Plan, written: dict[str, WrittenTar]) -> None:
-    """Hold every count against the others: per shard, in total, and plan against tars. Raises PlanError."""
+    """Check that the counts agree: per shard, in total, and between plan and tars. Raises PlanError."""
     faults = [
         f"{c.shard}: {c.inputs} inputs, but {c.outputs} outputs and {c.rejects} rejects"
         for c in plan.shards

@@ -1,4 +1,4 @@
-"""What the conversion is asked, what its steps answer, and where they keep it."""
+"""Data models of the conversion: jobs, results, the plan, and the paths of their files."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -11,10 +11,10 @@ from tasks.io.receipts import Receipt, read_receipt
 from tasks.io.shard_index import ShardIndexes
 
 CONTRACT_VERSION = 1
-"""Raised only when the bytes of output tars would change."""
+"""Version of the output tars; it is increased only when their bytes change."""
 
 CONTRACT_VERSION_NOT_FINITE = 2
-"""Of plans that emit a sample with a number in `source` that is not finite; all others keep CONTRACT_VERSION."""
+"""Version of plans that emit a sample with NaN or Infinity in `source`; other plans keep CONTRACT_VERSION."""
 
 
 SCAN_VERSION = 5
@@ -22,7 +22,7 @@ PLAN_VERSION = 1
 WRITE_VERSION = 1
 
 TARS_A_FILE = 100
-"""Output tars whose samples are in one file: its footer names each of them, and a worker reads it for every tar."""
+"""Output tars per file of samples: the file's footer lists all of them, and a worker reads it for every tar."""
 
 Split = Literal["train", "val"]
 
@@ -32,79 +32,82 @@ class _Value(BaseModel):
 
 
 class PrepareFolder(_Value):
-    """The ``.prepare`` folder of a dataset: everything about a conversion but its tars and manifest."""
+    """The ``.prepare`` folder of a dataset: all files of a conversion except its tars and manifest."""
 
     dataset_dir: Path
 
     @property
     def path(self) -> Path:
-        """The folder itself."""
+        """Path of the folder."""
         return self.dataset_dir / ".prepare"
 
     @property
     def index(self) -> Path:
-        """Indexes of raw tars that were never audited."""
+        """Folder of the indexes of raw tars that were not audited."""
         return self.path / "index"
 
     @property
     def scan(self) -> Path:
-        """Scan tables and their receipts."""
+        """Folder of the scan tables and their receipts."""
         return self.path / "scan"
 
     @property
     def plan(self) -> Path:
-        """The plan's head: identity, settings, counts, output tars."""
+        """Path of the plan's head: identity, settings, counts, output tars."""
         return self.path / "plan.json"
 
     @property
     def plan_receipt(self) -> Path:
-        """The plan's receipt."""
+        """Path of the plan's receipt."""
         return self.path / "plan-receipt.json"
 
     @property
     def samples(self) -> Path:
-        """The plan's samples: files of TARS_A_FILE output tars each, in order, one row group a tar."""
+        """Folder of the plan's samples: files of TARS_A_FILE output tars each, in order, one row group per tar."""
         return self.path / "plan"
 
     def samples_of(self, row_group: int) -> tuple[Path, int]:
-        """The file of one of the plan's row groups, and its number there."""
+        """Return the file that holds one of the plan's row groups, and the row group's number in that file."""
         number, row_group = divmod(row_group, TARS_A_FILE)
         return self.samples / f"samples-{number:06d}.parquet", row_group
 
     @property
     def rejects(self) -> Path:
-        """One row for every sample that was read and not emitted."""
+        """Path of the rejects: one row for every sample that was read but not emitted."""
         return self.path / "rejects.parquet"
 
     @property
     def uids(self) -> Path:
-        """The uids of a plan that is too large to search them in memory; there only while it is made."""
+        """Folder of the uids of a plan too large to search in memory; it exists only while the plan is made."""
         return self.path / "uids"
 
     @property
     def write(self) -> Path:
-        """Receipts of the output tars."""
+        """Folder of the output tars' receipts."""
         return self.path / "write"
 
     @property
     def staging(self) -> Path:
-        """Tars that are being written."""
+        """Folder of the tars that are being written."""
         return self.path / "staging"
 
     @property
     def results(self) -> Path:
-        """Prefect's result storage."""
+        """Folder of Prefect's result storage."""
         return self.path / "results"
 
     def fingerprints(self) -> Fingerprints:
-        """Hashes of the files of the dataset."""
+        """Return the recorded fingerprints of the dataset's files."""
         return Fingerprints(self.path / "fingerprints")
 
 
 class ScanSummary(_Value):
-    """A scanned shard. ``usable``: samples that nothing but an earlier copy, the exclusion list or the cut-off
-    can keep out. ``trouble``: why the tar cannot be read to its end, and how many samples stand before that.
-    ``gap``: why samples may be missing at the end of a tar that can be read."""
+    """Result of a scan.
+
+    ``usable``: samples that only an earlier copy, the exclusion list or the cut-off can reject. ``trouble``: why the
+    tar cannot be read to its end; ``samples_before_trouble``: how many samples precede that place. ``gap``: why
+    samples may be missing at the end of a readable tar.
+    """
 
     shard: str
     samples: int
@@ -115,9 +118,9 @@ class ScanSummary(_Value):
 
 
 class ScanJob(_Value):
-    """Scan one raw tar of ``source_dir`` for the dataset in ``dataset_dir``.
+    """The scan of one raw tar of ``source_dir`` for the dataset in ``dataset_dir``.
 
-    ``verify="full"``: hashes that the audit noted do not count.
+    ``verify="full"``: hash the files again and ignore the fingerprints that the audit recorded.
     """
 
     source_dir: Path
@@ -128,40 +131,43 @@ class ScanJob(_Value):
 
     @property
     def name(self) -> str:
-        """For the task run's name."""
+        """Name for the task run."""
         return self.shard
 
     @property
     def tar(self) -> Path:
-        """The raw tar."""
+        """Path of the raw tar."""
         return self.source_dir / f"{self.shard}.tar"
 
     @property
     def stats_file(self) -> Path:
-        """The stats that img2dataset leaves beside the raw tar."""
+        """Path of the stats that img2dataset writes beside the raw tar."""
         return self.source_dir / f"{self.shard}_stats.json"
 
     @property
     def folder(self) -> PrepareFolder:
-        """Where the conversion keeps its files."""
+        """Folder of the conversion's files."""
         return PrepareFolder(dataset_dir=self.dataset_dir)
 
     @property
     def table_path(self) -> Path:
-        """The scan table."""
+        """Path of the scan table."""
         return self.folder.scan / f"{self.shard}.parquet"
 
     @property
     def receipt_path(self) -> Path:
-        """The scan's receipt."""
+        """Path of the scan's receipt."""
         return self.folder.scan / f"{self.shard}.json"
 
     def indexes(self) -> ShardIndexes:
-        """The audit's indexes first, else the conversion's own."""
+        """Return the indexes: the audit's where they exist, else the conversion's own."""
         return ShardIndexes(self.folder.index, shared=self.audit_dir, trust=self.verify == "changed")
 
     def receipt(self, summary: ScanSummary | None = None) -> Receipt:
-        """The receipt of this scan; without ``summary`` what it must be about. Raises OSError."""
+        """Return the scan's receipt; without ``summary``, the receipt to compare an existing one with.
+
+        Raises OSError.
+        """
         return Receipt(
             stage="scan",
             stage_version=SCAN_VERSION,
@@ -174,7 +180,7 @@ class ScanJob(_Value):
         )
 
     def finished(self) -> ScanSummary | None:
-        """What a valid receipt tells of, or None."""
+        """Return the recorded summary if the receipt is valid, else None."""
         receipt = read_receipt(self.receipt_path)
         if receipt is None or not receipt.outputs or not receipt.is_for(self.receipt()):
             return None
@@ -183,7 +189,7 @@ class ScanJob(_Value):
         return receipt.counts_as(ScanSummary)
 
     def cache_parts(self) -> dict[str, Any]:
-        """What identifies the work, for the cache key."""
+        """Return the values that identify the work, for the cache key."""
         return {"work": self.receipt().model_dump(mode="json")}
 
     def __str__(self) -> str:
@@ -191,7 +197,7 @@ class ScanJob(_Value):
 
 
 class PlannedTar(_Value):
-    """An output tar of the plan. ``row_group``: where its samples stand, counted over all files of the plan."""
+    """An output tar of the plan. ``row_group``: the row group of its samples, counted over all files of the plan."""
 
     filename: str
     split: Split
@@ -200,7 +206,7 @@ class PlannedTar(_Value):
 
 
 class Counts(_Value):
-    """The funnel: ``input_samples == train + val + skipped``; ``skip_reasons`` add up to ``skipped``."""
+    """Sample counts: ``input_samples == train + val + skipped``; ``skip_reasons`` add up to ``skipped``."""
 
     input_samples: int
     train: int
@@ -209,12 +215,12 @@ class Counts(_Value):
     skip_reasons: dict[str, int]
 
     def in_words(self) -> str:
-        """What became of the samples, in a line."""
+        """Return a one-line summary."""
         return f"{self.train:,} train, {self.val:,} val, {self.skipped:,} rejected"
 
 
 class ShardCounts(_Value):
-    """One opened raw tar's share: ``inputs == outputs + rejects``."""
+    """Sample counts of one opened raw tar: ``inputs == outputs + rejects``."""
 
     shard: str
     inputs: int
@@ -223,7 +229,7 @@ class ShardCounts(_Value):
 
 
 class Plan(_Value):
-    """The plan's head. ``settings``: those that change tar bytes; ``identity``: SHA-256 of all it decides."""
+    """The plan's head. ``settings``: those that change tar bytes; ``identity``: SHA-256 of all decisions."""
 
     identity: str
     contract_version: int
@@ -235,13 +241,13 @@ class Plan(_Value):
     counts: Counts
     tars: tuple[PlannedTar, ...]
     oddities: dict[str, int] = {}
-    """Emitted samples that are odd (see tasks/convert/oddities.py), by kind; no part of the identity."""
+    """Number of odd emitted samples by kind (see tasks/convert/oddities.py); not part of the identity."""
     accepted_gaps: dict[str, str] = {}
-    """Opened raw tars that ``accept_cut_tars`` lets pass, and why they need it; no part of the identity."""
+    """Opened raw tars that only ``accept_cut_tars`` accepts, with the reason; not part of the identity."""
 
 
 class WriteJob(_Value):
-    """Write one output tar of the plan."""
+    """The writing of one output tar of the plan."""
 
     source_dir: Path
     dataset_dir: Path
@@ -250,26 +256,26 @@ class WriteJob(_Value):
 
     @property
     def folder(self) -> PrepareFolder:
-        """Where the conversion keeps its files."""
+        """Folder of the conversion's files."""
         return PrepareFolder(dataset_dir=self.dataset_dir)
 
     @property
     def path(self) -> Path:
-        """The output tar."""
+        """Path of the output tar."""
         return self.dataset_dir / self.filename
 
     @property
     def name(self) -> str:
-        """The tar's name without its ending, as in train-000004: for the task run's name."""
+        """Name for the task run: the tar's name without extension, for example train-000004."""
         return self.filename.removesuffix(".tar").replace("-shard-", "-")
 
     @property
     def receipt_path(self) -> Path:
-        """The receipt of the tar."""
+        """Path of the tar's receipt."""
         return self.folder.write / f"{self.filename}.json"
 
     def receipt(self, output: Fingerprint | None = None, samples: int = 0) -> Receipt:
-        """The receipt of the tar; without ``output`` what it must be about."""
+        """Return the tar's receipt; without ``output``, the receipt to compare an existing one with."""
         return Receipt(
             stage="write",
             stage_version=WRITE_VERSION,
@@ -279,7 +285,7 @@ class WriteJob(_Value):
         )
 
     def finished(self) -> "WrittenTar | None":
-        """The tar that a valid receipt tells of, or None."""
+        """Return the recorded tar if the receipt is valid, else None."""
         receipt = read_receipt(self.receipt_path)
         if receipt is None or not receipt.outputs or not receipt.is_for(self.receipt()):
             return None
@@ -289,7 +295,7 @@ class WriteJob(_Value):
         return WrittenTar(output=receipt.outputs[0], samples=counts.samples) if counts else None
 
     def cache_parts(self) -> dict[str, Any]:
-        """What identifies the work, for the cache key."""
+        """Return the values that identify the work, for the cache key."""
         return {"work": self.receipt().model_dump(mode="json")}
 
     def __str__(self) -> str:

@@ -1,9 +1,9 @@
-"""What is odd about a sound sample: always counted, and left out where a setting says so.
+"""Oddities of usable samples: they are always counted, and dropped if a setting says so.
 
-Chat markers: a caption that holds what a chat template or a tokenizer reads as a command of its own (``<|im_end|>``,
-``<image>``) would end turns or ask for pictures in the middle of a training text. Extreme aspect ratios: the image
-processors of Qwen's VL models refuse a picture whose sides differ by more than 200:1 (``smart_resize`` in
-transformers), so that a training would stop there.
+Chat markers: a chat template or a tokenizer would read parts of the caption (``<|im_end|>``, ``<image>``) as control
+tokens, which end turns or insert images in the middle of a training text. Extreme aspect ratios: the image processors
+of Qwen's VL models reject an image whose sides differ by more than 200:1 (``smart_resize`` in transformers), which
+would stop a training.
 """
 
 from collections.abc import Iterable
@@ -18,10 +18,10 @@ from tasks.contracts.settings import ConvertSettings
 
 CHAT_MARKER = "chat_marker"
 EXTREME_ASPECT_RATIO = "extreme_aspect_ratio"
-"""The reject reasons, and the names under which samples are counted that stay."""
+"""Reject reasons, and the names under which kept samples are counted."""
 
 NOT_FINITE = "not_finite"
-"""Only counted: a value of ``source`` was or held NaN or Infinity, and is null in the dataset."""
+"""Only counted: a value of ``source`` is or contains NaN or Infinity, and is null in the dataset."""
 
 LARGEST_ASPECT_RATIO = 200
 
@@ -32,21 +32,21 @@ _CAUSES = {
 
 
 ODD_COLUMNS = ["before_uid", "after_uid", "cause", "width", "height", "chat_marker", "not_finite"]
-"""The columns of a scan table on which all here rests."""
+"""Columns of a scan table that this module reads."""
 
 Array = npt.NDArray[Any]
 
 
 def dropped_kinds(settings: ConvertSettings) -> frozenset[str]:
-    """The kinds that a setting drops."""
+    """Return the kinds that the settings drop."""
     wanted = {CHAT_MARKER: settings.drop_chat_markers, EXTREME_ASPECT_RATIO: settings.drop_extreme_aspect_ratios}
     return frozenset(kind for kind, drop in wanted.items() if drop)
 
 
 def count_oddities(shards: Iterable[tuple[pa.Table, Array]]) -> dict[str, int]:
-    """How many emitted samples are odd, by kind; a sample may be of both.
+    """Return the number of odd emitted samples by kind; a sample may be of several kinds.
 
-    ``shards``: of each, ODD_COLUMNS of its scan table, and which rows are emitted.
+    ``shards``: for each shard, ODD_COLUMNS of its scan table, and which rows are emitted.
     """
     counts = dict.fromkeys((*_CAUSES, NOT_FINITE), 0)
     for table, emitted in shards:
@@ -56,7 +56,7 @@ def count_oddities(shards: Iterable[tuple[pa.Table, Array]]) -> dict[str, int]:
 
 
 def leave_out(table: pa.Table, dropped: frozenset[str]) -> pa.Table:
-    """A scan table in which sound samples of the kinds that are to be dropped have a reject reason and its cause."""
+    """Return the scan table with reject reason and cause set for usable samples of the dropped kinds."""
     for kind in (kind for kind in _CAUSES if kind in dropped):
         sound = pc.and_(table.column("before_uid").is_null(), table.column("after_uid").is_null())
         where = pc.and_(sound, pa.chunked_array([pa.array(_odd(table)[kind])]))
@@ -65,7 +65,7 @@ def leave_out(table: pa.Table, dropped: frozenset[str]) -> pa.Table:
 
 
 def _odd(table: pa.Table) -> dict[str, Array]:
-    """For each kind, which rows of a scan table are odd."""
+    """Return, for each kind, which rows of a scan table are odd."""
     width, height = (pc.fill_null(table.column(name), 0).to_numpy().astype(np.int64) for name in ("width", "height"))
     short, long = np.minimum(width, height), np.maximum(width, height)
     marked, not_finite = (pc.fill_null(table.column(name), False).to_numpy() for name in ("chat_marker", "not_finite"))

@@ -1,4 +1,4 @@
-"""Whether a dataset folder may be written to: it is new, or holds a conversion of the same plan."""
+"""Check that a dataset folder may be written to: it is new, or holds a conversion of the same plan."""
 
 import json
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ _WAY_OUT = "use another dataset_name (or output_dir), or remove the folder if it
 def check_output_folder(
     source_dir: Path, dataset_dir: Path, byte_settings: dict[str, Any], available: Iterator[Fingerprint]
 ) -> None:
-    """Refuse a folder that this conversion must not touch, before anything is written. Raises PlanError.
+    """Check, before anything is written, that this conversion may use the folder. Raises PlanError.
 
-    ``available``: fingerprints of the raw tars in order; only as many are taken as must be compared.
+    ``available``: fingerprints of the raw tars in order; only those that must be compared are consumed.
     """
     if dataset_dir.resolve() == source_dir.resolve() or source_dir.resolve() in dataset_dir.resolve().parents:
         raise PlanError(f"output {dataset_dir} lies in the folder of the raw shards; choose a folder of its own")
@@ -33,7 +33,7 @@ def check_output_folder(
 
 
 def plan_identity(folder: PrepareFolder) -> str | None:
-    """The identity of the plan that the dataset is of, by its manifest if the plan was lost; None if neither tells.
+    """Return the identity of the dataset's plan, from the manifest if plan.json is missing; None if neither has it.
 
     Raises PlanError if there is a plan that cannot be read.
     """
@@ -47,7 +47,7 @@ def plan_identity(folder: PrepareFolder) -> str | None:
 
 
 def _difference(folder: PrepareFolder, byte_settings: dict[str, Any], available: Iterator[Fingerprint]) -> str | None:
-    """In which way the folder's plan is another than the one that would be made now; None if in none."""
+    """Return how the folder's plan differs from the plan that would be made now, or None if it does not."""
     plan = read_plan(folder)
     if plan is None:
         return None

@@ -1,7 +1,7 @@
 """The output tar's format: GNU, mode 0644, owner and times zero, padded to tarfile's record size.
 
-A header is a template of tarfile's own with name, size and checksum filled in: tarfile takes 40 microseconds for
-one, which is as long as copying a sample. Its output and tarfile's are compared by a test.
+A header is a template made by tarfile with name, size and checksum filled in: tarfile takes 40 microseconds for a
+header, as long as copying a sample takes. A test compares the output with tarfile's.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ _CHECKSUM = slice(148, 156)
 
 
 class OutputTar:
-    """Appends members to a file and hashes all that it writes.
+    """Writer that appends members to a tar and hashes everything it writes.
 
-    Used as a context, in which the disk writes while the next members are read and hashed: the fsync at the end then
-    waits for the last few megabytes, not for the whole tar. Raises OSError if the disk could not.
+    Use it as a context manager: the disk then writes while the next members are read and hashed, and the final fsync
+    waits only for the last few megabytes, not for the whole tar. Raises OSError if a write to disk fails.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -41,7 +41,7 @@ class OutputTar:
 
     def __exit__(self, *exc_info: object) -> None:
         self._disk.shutdown()
-        # A failure is told to one fsync alone: the one that follows would not hear of it.
+        # The kernel reports a write error to one fsync only, so check all of them: the next one would succeed.
         for sync in self._syncs:
             sync.result()
 
@@ -58,7 +58,7 @@ class OutputTar:
         self._append(padding)
 
     def close(self) -> str:
-        """Write the end of the archive; returns the SHA-256, in hex, of the whole tar."""
+        """Write the end of the archive; return the SHA-256, in hex, of the whole tar."""
         end = 2 * tarfile.BLOCKSIZE
         self._append(bytes(end + -(self._size + end) % tarfile.RECORDSIZE))
         self._flush()
@@ -84,7 +84,7 @@ class OutputTar:
 
 
 def member_header(name: str, size: int) -> bytes:
-    """The header of a regular file: exactly what tarfile writes for it in GNU format."""
+    """Return the header of a regular file, byte for byte as tarfile writes it in GNU format."""
     encoded = name.encode()
     if len(encoded) > _NAME_BYTES or size > _LARGEST_OCTAL:
         return _tarfile_header(name, size)
@@ -103,7 +103,7 @@ def _tarfile_header(name: str, size: int) -> bytes:
 
 
 def _template() -> tuple[bytes, int]:
-    """A header without name, size and checksum, and its sum with the checksum's bytes as blanks."""
+    """Return a header without name, size and checksum, and its sum with the checksum's bytes as blanks."""
     header = bytearray(_tarfile_header("", 0))
     header[124:135] = bytes(11)
     header[_CHECKSUM] = b" " * 8

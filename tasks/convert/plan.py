@@ -1,4 +1,4 @@
-"""Decide on every sample, in order and on the scan tables alone: who is emitted, and into which tar."""
+"""The decision on every sample, in order and from the scan tables alone: is it emitted, and into which tar."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -34,11 +34,11 @@ SPLITS: tuple[Split, Split] = ("train", "val")
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of every sample that is read, in selection order.
+    """The decision on every sample that is read, in selection order.
 
     ``code``: its reason, an index into ``reasons``; ``val``: whether it belongs to the val split; ``starts``: the first
-    row of each opened shard, and the end. ``reached``: whether ``maximum_samples`` was, so that no more is opened.
-    ``accepted_gaps``: by the name of the tar, as in Plan.
+    row of each opened shard, and the end. ``reached``: whether ``maximum_samples`` was reached, so that no further
+    shard is opened. ``accepted_gaps``: by the name of the tar, as in Plan.
     """
 
     reasons: list[str]
@@ -50,25 +50,25 @@ class Decision:
 
     @property
     def opened(self) -> int:
-        """How many shards are opened."""
+        """Number of opened shards."""
         return len(self.starts) - 1
 
     def shards(self) -> Iterator[slice]:
-        """The rows of each opened shard."""
+        """Return the rows of each opened shard."""
         return map(slice, self.starts[:-1].tolist(), self.starts[1:].tolist())
 
     def rows_of(self, shard: slice, split: int) -> Array:
-        """The rows, within the shard, that go to a split (see SPLITS)."""
+        """Return the rows, relative to the shard, that go to a split (an index into SPLITS)."""
         return np.flatnonzero((self.code[shard] == EMITTED) & (self.val[shard] == bool(split)))
 
     @cached_property
     def tallies(self) -> list[Array]:
-        """For each opened shard, how many samples have each code."""
+        """Number of samples with each code, for each opened shard."""
         return [np.bincount(self.code[shard], minlength=len(self.reasons)) for shard in self.shards()]
 
     @cached_property
     def emitted(self) -> tuple[int, int]:
-        """How many samples go to each split."""
+        """Number of samples that go to each split."""
         counts = [[len(self.rows_of(shard, split)) for split in (0, 1)] for shard in self.shards()]
         return sum(train for train, _ in counts), sum(val for _, val in counts)
 
@@ -76,7 +76,7 @@ class Decision:
 def decide(scans: Sequence[Scan], rows: PlanRows, maximum_samples: int | None) -> Decision:
     """Decide on the samples of ``scans``, which are the first shards in order.
 
-    Raises ShardError if a damaged place of a tar, or the end of one that lacks samples, is reached before
+    Raises ShardError if a damaged place in a tar, or the end of a tar that lacks samples, is reached before
     ``maximum_samples``.
     """
     rows.settle_copies()
@@ -91,7 +91,7 @@ def decide(scans: Sequence[Scan], rows: PlanRows, maximum_samples: int | None) -
 
 
 def _cut_off(rows: PlanRows, maximum_samples: int | None) -> int | None:
-    """The row after the last one that is read; None if there are not enough."""
+    """Return the row after the last one that is read, or None if there are not enough samples."""
     left = maximum_samples
     for start, end in zip(rows.starts[:-1].tolist(), rows.starts[1:].tolist(), strict=True):
         if left is None:
@@ -104,7 +104,7 @@ def _cut_off(rows: PlanRows, maximum_samples: int | None) -> int | None:
 
 
 def _accepted_gaps(scans: Sequence[Scan], end: int | None) -> dict[str, str]:
-    """Return the gaps in the tars that are read up to row ``end`` (None: whole). Raises ShardError for other faults."""
+    """Return the gaps in the tars up to row ``end`` (None: all rows). Raises ShardError for other faults."""
     gaps: dict[str, str] = {}
     start = 0
     for scan in scans:
@@ -143,9 +143,10 @@ def make_plan(
 
 
 def byte_settings(settings: ConvertSettings, excluded: frozenset[str]) -> dict[str, Any]:
-    """The settings that change tar bytes; the exclusion list by its content.
+    """Return the settings that change tar bytes, with the SHA-256 of the exclusion list.
 
-    What drops odd samples is named only where it is on, so that plans from before there was such a setting stand.
+    Settings that drop odd samples are included only if they are on: plans that are older than these settings stay
+    valid.
     """
     names = {
         "prompt",
@@ -162,7 +163,7 @@ def byte_settings(settings: ConvertSettings, excluded: frozenset[str]) -> dict[s
 
 
 def read_excluded(path: Path | None) -> frozenset[str]:
-    """The uids of an exclusion list: one a line, blank lines allowed. Raises SettingsError."""
+    """Read the uids of an exclusion list: one per line, blank lines allowed. Raises SettingsError."""
     if path is None:
         return frozenset()
     try:
@@ -180,8 +181,11 @@ def read_excluded(path: Path | None) -> frozenset[str]:
 def _identity(
     contract_version: int, settings: dict[str, Any], opened: tuple[Fingerprint, ...], decision: Decision
 ) -> str:
-    """SHA-256 of settings, opened tars, and of four columns: the reason of each sample that is read, by the order in
-    which reasons appear; of each emitted sample its row, split (0 train, 1 val) and the number of its tar."""
+    """Return the SHA-256 of settings, opened tars and four columns.
+
+    The columns are the reason of each sample that is read, numbered in order of first appearance, and for each
+    emitted sample its row, its split (0 train, 1 val) and the number of its tar.
+    """
     appearance = _order_of_appearance(decision)
     head = {
         "contract_version": contract_version,
@@ -201,7 +205,7 @@ def _identity(
 
 
 def _order_of_appearance(decision: Decision) -> list[int]:
-    """The codes that occur, by their first occurrence."""
+    """Return the codes that occur, in order of their first occurrence."""
     seen: dict[int, None] = {}
     for shard, tally in zip(decision.shards(), decision.tallies, strict=True):
         new = [code for code in np.flatnonzero(tally).tolist() if code not in seen]
@@ -211,7 +215,7 @@ def _order_of_appearance(decision: Decision) -> list[int]:
 
 
 def _placements(decision: Decision, samples_per_tar: int) -> Iterator[dict[str, Array]]:
-    """Row, split and number of the tar of each emitted sample, shard by shard."""
+    """Yield, for each shard, the row, split and tar number of its emitted samples."""
     before = np.zeros(2, dtype=np.int64)
     for shard in decision.shards():
         rows = np.flatnonzero(decision.code[shard] == EMITTED)

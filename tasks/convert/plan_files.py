@@ -33,11 +33,11 @@ _REJECTS_AT_A_TIME = 100_000
 Head = TypeVar("Head", bound=BaseModel)
 
 Opened = list[tuple[Scan, slice]]
-"""The opened shards, and the rows of the decision that are theirs."""
+"""The opened shards, each with its rows in the decision."""
 
 
 def write_plan(folder: PrepareFolder, plan: Plan, decision: Decision, scans: Sequence[Scan]) -> None:
-    """Write the plan's files atomically, shard by shard; ``plan.json`` last, so that a plan that is there is whole."""
+    """Write the plan's files atomically, shard by shard; ``plan.json`` is last: if it exists, the plan is complete."""
     opened = list(zip(scans[: decision.opened], decision.shards(), strict=True))
     _write_samples(folder, plan, decision, opened)
     _write_rejects(folder.rejects, decision, opened)
@@ -45,7 +45,7 @@ def write_plan(folder: PrepareFolder, plan: Plan, decision: Decision, scans: Seq
 
 
 class PlannedTars(BaseModel):
-    """The part of the plan's head that writing a tar needs: what it tells of every raw tar would fill a worker."""
+    """The part of the plan's head that writing a tar needs: the entries of all raw tars would fill a worker's RAM."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -55,7 +55,7 @@ class PlannedTars(BaseModel):
 
 
 def read_plan(folder: PrepareFolder) -> Plan | None:
-    """The plan of a dataset; None if there is none. Raises PlanError if it cannot be read."""
+    """Read the plan of a dataset; return None if it is missing. Raises PlanError if it cannot be read."""
     return _read(folder, Plan)
 
 
@@ -72,9 +72,9 @@ def _read(folder: PrepareFolder, model: type[Head]) -> Head | None:
 
 
 def plan_and_tar(folder: PrepareFolder, identity: str, filename: str) -> tuple[PlannedTars, PlannedTar] | None:
-    """The plan and one of its tars; None if the plan there is another. Raises PlanError.
+    """Return the plan and one of its tars, or None if there is no plan or a different one. Raises PlanError.
 
-    A worker writes many tars of one plan: it reads the plan once, and again if the file is another.
+    A worker writes many tars of one plan: it reads the plan once, and again if the file has changed.
     """
     try:
         state = folder.plan.stat()
@@ -91,7 +91,7 @@ def _known_plan(folder: PrepareFolder, state: tuple[int, int, int]) -> tuple[Pla
 
 
 def read_samples(folder: PrepareFolder, tar: PlannedTar) -> pa.Table:
-    """The samples of one output tar, in order, with the raw tar that each comes from.
+    """Read the samples of one output tar, in order, with the raw tar of each.
 
     Raises PlanError if they cannot be read.
     """
@@ -106,7 +106,7 @@ def read_samples(folder: PrepareFolder, tar: PlannedTar) -> pa.Table:
 
 
 def reject_kinds(folder: PrepareFolder) -> list[dict[str, str | int]]:
-    """A row for each reason and cause of rejects: how many samples, and the first of them; most frequent first."""
+    """Return a row for each reject reason and cause, most frequent first: number of samples and the first of them."""
     rejects = pq.read_table(folder.rejects).group_by(["reason", "cause"], use_threads=False)
     kinds = rejects.aggregate([([], "count_all"), ("raw_tar", "first"), ("key", "first")]).to_pylist()
     rows = [
@@ -122,7 +122,7 @@ def reject_kinds(folder: PrepareFolder) -> list[dict[str, str | int]]:
 
 
 def _write_samples(folder: PrepareFolder, plan: Plan, decision: Decision, opened: Opened) -> None:
-    """Write the files of samples, one at least, and remove those of an earlier plan that are too many."""
+    """Write the files of samples, at least one, and remove surplus files of an earlier plan."""
     options = {"use_dictionary": ["raw_tar"], "write_page_checksum": True}
     groups = _row_groups(plan, decision, opened)
     paths = [folder.samples_of(first)[0] for first in range(0, max(len(plan.tars), 1), TARS_A_FILE)]
@@ -135,14 +135,14 @@ def _write_samples(folder: PrepareFolder, plan: Plan, decision: Decision, opened
 
 
 def _row_groups(plan: Plan, decision: Decision, opened: Opened) -> Iterator[pa.Table]:
-    """The samples of each output tar, in the order of the plan."""
+    """Yield the samples of each output tar, in the order of the plan."""
     for value, split in enumerate(SPLITS):
         sizes = [tar.samples for tar in plan.tars if tar.split == split]
         yield from _cut(_samples(decision, opened, value), sizes)
 
 
 def _samples(decision: Decision, opened: Opened, split: int) -> Iterator[pa.Table]:
-    """The samples of a split, a table a shard."""
+    """Yield the samples of a split, one table per shard."""
     for scan, shard in opened:
         rows = decision.rows_of(shard, split)
         if len(rows):
@@ -151,7 +151,7 @@ def _samples(decision: Decision, opened: Opened, split: int) -> Iterator[pa.Tabl
 
 
 def _cut(tables: Iterator[pa.Table], sizes: Iterable[int]) -> Iterator[pa.Table]:
-    """The rows of all tables, as tables of the given sizes."""
+    """Yield the rows of all tables as tables of the given sizes."""
     left = _SAMPLES.empty_table()
     for size in sizes:
         while left.num_rows < size:
@@ -174,7 +174,7 @@ def _write_rejects(path: Path, decision: Decision, opened: Opened) -> None:
 
 
 def _rejects(decision: Decision, opened: Opened) -> Iterator[pa.Table]:
-    """The rejects, a table a shard."""
+    """Yield the rejects, one table per shard."""
     reasons = pa.array(decision.reasons, pa.string())
     for scan, shard in opened:
         codes = decision.code[shard]

@@ -1,4 +1,4 @@
-"""The plan's receipt: while it is valid, a plan of the same scans and settings is not made again."""
+"""The plan's receipt: while it is valid, the plan of the same scans and settings is reused."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +13,10 @@ from tasks.io.receipts import Receipt, read_receipt
 
 
 def finished_plan(folder: PrepareFolder, settings: dict[str, Any], scans: Sequence[Scan]) -> Plan | None:
-    """The plan that a valid receipt tells of, if it was made of the first of ``scans``; else None. Raises OSError.
+    """Return the recorded plan if its receipt is valid and it was made from the first of ``scans``, else None.
 
-    How many it opened stands in the receipt: what is scanned beyond them makes no other plan, since a plan that did
-    not open every raw tar had reached ``maximum_samples``.
+    The receipt contains the number of opened tars. Scans after those do not change the plan: a plan that did not
+    open every raw tar has reached ``maximum_samples``. Raises OSError.
     """
     receipt = read_receipt(folder.plan_receipt)
     if receipt is None or not isinstance(opened := receipt.inputs.get("opened"), int):
@@ -28,7 +28,7 @@ def finished_plan(folder: PrepareFolder, settings: dict[str, Any], scans: Sequen
 
 
 def leave_receipt(folder: PrepareFolder, plan: Plan, scans: Sequence[Scan]) -> None:
-    """Write the receipt of a plan whose files are there."""
+    """Write the plan's receipt; its files must exist."""
     files = [folder.plan, folder.rejects, *sorted(folder.samples.iterdir())]
     outputs = [_relative(folder, path) for path in files]
     work = _work(folder, plan.settings, scans[: len(plan.opened)])
@@ -47,12 +47,12 @@ def _work(folder: PrepareFolder, settings: dict[str, Any], opened: Sequence[Scan
 
 
 def _scan(scan: Scan, notes: Fingerprints) -> list[Any]:
-    """Return what the plan read of a scan; a gap is named only where there is one, so that earlier plans stand."""
+    """Return the plan's inputs from a scan; a gap is included only if there is one, so that older plans stay valid."""
     gap = [scan.summary.gap] if scan.summary.gap else []
     return [scan.fingerprint.model_dump(), notes.of(scan.table_path).model_dump(), *gap]
 
 
 def _relative(folder: PrepareFolder, path: Path) -> Fingerprint:
-    """The file's fingerprint under its name relative to the folder."""
+    """Return the file's fingerprint, named by its path relative to the folder."""
     name = str(path.relative_to(folder.path))
     return folder.fingerprints().of(path).model_copy(update={"name": name})

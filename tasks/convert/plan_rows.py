@@ -1,4 +1,4 @@
-"""What the plan needs of every sample, read from the scan tables into a few bytes each."""
+"""The samples as the plan needs them: read from the scan tables, a few bytes per sample."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,32 +16,32 @@ from tasks.convert.uids import Bools, Numbers, Uids, uid_numbers
 from tasks.io.fingerprints import Fingerprint
 
 EMITTED, DUPLICATE, EXCLUDED = range(3)
-"""Codes of the first reasons."""
+"""Codes of the fixed reasons."""
 
 _COLUMNS = ["uid", "before_uid", "after_uid", "split_hash"]
 
 
 @dataclass(frozen=True)
 class Scan:
-    """A scanned shard as the plan reads it."""
+    """A scanned shard as input of the plan."""
 
     summary: ScanSummary
     fingerprint: Fingerprint
     table_path: Path
     dropped: frozenset[str] = frozenset()
-    """Kinds of odd samples that have a reject reason (see tasks/convert/oddities.py)."""
+    """Kinds of odd samples that are rejected (see tasks/convert/oddities.py)."""
     accept_gap: bool = False
     """Whether samples may be missing at the end of the tar."""
 
     def fault_before(self, row: int | None) -> str | None:
-        """Return what is wrong with the tar before ``row``, or with all of it for None; None if nothing is."""
+        """Return what is wrong with the tar before ``row`` (None: with the whole tar), or None if it is intact."""
         summary = self.summary
         if summary.samples_before_trouble is not None:
             return summary.trouble if row is None or row > summary.samples_before_trouble else None
         return summary.gap if row is None or row > summary.samples else None
 
     def read(self, columns: list[str]) -> pa.Table:
-        """Columns of its table."""
+        """Read columns of the scan table; samples of dropped kinds have their reject reason set."""
         wanted = list(dict.fromkeys([*columns, *(ODD_COLUMNS if self.dropped else [])]))
         table = pq.ParquetFile(self.table_path).read(columns=wanted, use_threads=False)
         return leave_out(table, self.dropped).select(columns)
@@ -50,8 +50,8 @@ class Scan:
 class PlanRows:
     """All samples of some shards in selection order. ``starts``: the first row of each shard, and the end.
 
-    ``code``: the reason, an index into ``reasons``, that each sample would have without the others (4 bytes);
-    ``val``: whether its uid belongs to the val split (1 byte); the uids are in ``uids``.
+    ``code``: the reason of each sample, an index into ``reasons`` (4 bytes), without regard to copies until
+    ``settle_copies``; ``val``: whether its uid belongs to the val split (1 byte); ``uids``: the uids.
     """
 
     def __init__(self, scans: Sequence[Scan], uids: Uids, fraction: float, excluded: frozenset[str]) -> None:
@@ -67,11 +67,11 @@ class PlanRows:
 
     @property
     def reasons(self) -> list[str]:
-        """What each code means."""
+        """Reasons in the order of their codes."""
         return list(self._code_of)
 
     def settle_copies(self) -> None:
-        """Find out which samples come after an earlier copy; ``code`` is final after that."""
+        """Mark the samples that come after an earlier copy; ``code`` is final afterwards."""
         for rows in self.uids.copies():
             self.code[rows] = DUPLICATE
 
@@ -87,7 +87,7 @@ class PlanRows:
         self.uids.add(start, high, low, sound, self.code[here] == EMITTED)
 
     def _codes(self, column: pa.ChunkedArray) -> npt.NDArray[np.int32]:
-        """Codes of a column of reasons; null is EMITTED."""
+        """Return the codes of a column of reasons; null is EMITTED."""
         codes = np.full(len(column), EMITTED, dtype=np.int32)
         given = pc.drop_null(column).dictionary_encode().combine_chunks()
         if len(given):
@@ -97,7 +97,7 @@ class PlanRows:
         return codes
 
     def _listed(self, uids: pa.ChunkedArray, high: Numbers) -> Bools:
-        """Which uids are on the exclusion list."""
+        """Return which uids are on the exclusion list."""
         listed = np.zeros(len(high), dtype=np.bool_)
         if self._excluded:
             place = np.minimum(np.searchsorted(self._excluded_high, high), len(self._excluded_high) - 1)

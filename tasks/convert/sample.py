@@ -1,4 +1,4 @@
-"""One raw sample: what its members say, whether it can be used, and the conversation it becomes."""
+"""One raw sample: the checks of its members, the verdict, and its conversation."""
 
 import hashlib
 import json
@@ -19,28 +19,31 @@ _WHOLE = frozenset(SAMPLE_MEMBERS)
 uid_pattern = re.compile(r"[0-9a-f]{32}")
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CHAT_MARKER = re.compile(r"<\|[A-Za-z0-9_]+\|>|<(?:image|video|audio)>")
-"""Special tokens in the form that Qwen, Llama and others give them, and the placeholders of media."""
+"""Special tokens in the form of Qwen, Llama and others, and placeholders of media."""
 
 _SIZES = ("width", "height", "original_width", "original_height")
 _UNCHECKED = ("url", "sha256", *_SIZES)
-"""Values of the record that go into the conversation as they are, whatever their type."""
+"""Values of the record that are copied into the conversation unchanged, whatever their type."""
 
 MAX_TEXT_BYTES = 256 << 20
-"""Bytes of JSON or TXT above which a sample is rejected: both must fit into a worker's memory several times."""
+"""Maximum bytes of JSON or TXT of a sample: both must fit into a worker's memory several times."""
 
 _DEEP = 100
 _MAX_DEPTH = 800
-"""Nesting that every stack can hold: Python's own limit depends on how deep the caller is."""
+"""Maximum nesting of the JSON: Python's own limit depends on the depth of the caller's stack."""
 _TOO_DEEP = f"the JSON is nested more than {_MAX_DEPTH} deep"
 
 
 class UnusableSampleError(Exception):
-    """The sample cannot be used; the message is the cause for the reject table."""
+    """Raised for a sample that cannot be used; the message is the cause in the reject table."""
 
 
 class Verdict(NamedTuple):
-    """What a sample alone decides. ``before_uid`` and ``after_uid`` are reject reasons (None: fine) that count
-    before and after the question whether the uid was seen; ``cause`` says more for people."""
+    """The verdict on a sample, without regard to other samples.
+
+    ``before_uid`` and ``after_uid`` are reject reasons (None: accepted) that apply before and after the check for an
+    earlier copy of the uid; ``cause`` explains the reason for people.
+    """
 
     uid: str | None = None
     before_uid: str | None = None
@@ -54,7 +57,7 @@ class Verdict(NamedTuple):
 
 
 def judge_members(extensions: Set[str]) -> Verdict | None:
-    """The verdict on a sample whose members are not exactly JPG, JSON and TXT; None if they are."""
+    """Return the verdict on a sample whose members are not exactly JPG, JSON and TXT; None if they are."""
     if extensions == _WHOLE:
         return None
     missing = sorted(_WHOLE - extensions)
@@ -68,7 +71,7 @@ def judge_members(extensions: Set[str]) -> Verdict | None:
 
 
 def judge_sizes(json_size: int, txt_size: int) -> Verdict | None:
-    """Return the verdict on a sample whose texts are too large to be read; None if they are not."""
+    """Return the verdict on a sample whose JSON or TXT is too large to be read; None if neither is."""
     sizes = (("JSON", json_size), ("TXT", txt_size))
     large = next((name for name, size in sizes if size > MAX_TEXT_BYTES), None)
     if large is None:
@@ -77,7 +80,7 @@ def judge_sizes(json_size: int, txt_size: int) -> Verdict | None:
 
 
 def judge(key: str, jpg: Content, json_bytes: bytes, txt: bytes) -> Verdict:
-    """The verdict on a sample with all its members."""
+    """Return the verdict on a sample that has all its members."""
     uid = None
     try:
         record, caption = parse(json_bytes, txt)
@@ -106,15 +109,17 @@ def _with_picture(uid: str, caption: str, picture: JpegVerdict) -> Verdict:
 
 
 def _surely_writable(json_bytes: bytes) -> bool:
-    """Whether nothing in the JSON can keep it from becoming a conversation: no half of a surrogate pair, which comes
-    as an escape or as bytes beyond ASCII (JSON in UTF-16 has zero bytes), and no depth. To try takes 8 microseconds.
+    """Return whether the JSON can certainly be written as a conversation, without trying: a try takes 8 microseconds.
+
+    Writing fails for unpaired surrogates, which occur as escapes or as non-ASCII bytes (JSON in UTF-16 contains zero
+    bytes), and for deep nesting.
     """
     odd = b"\\ud" in json_bytes or b"\\uD" in json_bytes or b"\0" in json_bytes
     return not odd and json_bytes.isascii() and json_bytes.count(b"[") + json_bytes.count(b"{") < _DEEP
 
 
 def parse(json_bytes: bytes, txt: bytes) -> tuple[dict[str, Any], str]:
-    """The record in the JSON member and the caption in the TXT member. Raises UnusableSampleError."""
+    """Return the record in the JSON member and the caption in the TXT member. Raises UnusableSampleError."""
     try:
         caption = txt.decode("utf-8")
     except UnicodeDecodeError:
@@ -153,11 +158,11 @@ def _check_record(key: str, record: dict[str, Any], caption: str) -> None:
 
 
 def conversation_json(record: dict[str, Any], caption: str, prompt: str, source: dict[str, str]) -> bytes:
-    """The conversation member of a converted sample, UTF-8.
+    """Return the conversation member of a converted sample, as UTF-8.
 
-    ``source`` gives ``dataset`` and ``revision``; absent values of the record become null, and so does a value that is
-    or holds NaN or Infinity, which strict JSON parsers reject. Raises
-    UnusableSampleError if a text cannot be written as UTF-8, or the record is nested too deep.
+    ``source`` contains ``dataset`` and ``revision``. Missing values of the record become null, as do values that are
+    or contain NaN or Infinity, which strict JSON parsers reject. Raises UnusableSampleError if a text cannot be
+    written as UTF-8, or the record is nested too deep.
     """
     value = {
         "conversation": [
@@ -185,7 +190,7 @@ def conversation_json(record: dict[str, Any], caption: str, prompt: str, source:
 
 
 def _all_finite(record: dict[str, Any]) -> bool:
-    """Return whether the conversation keeps every value of the record."""
+    """Return whether all copied values of the record are finite, so that none of them becomes null."""
     return all(_is_finite(record.get(name)) for name in _UNCHECKED)
 
 
@@ -194,7 +199,7 @@ def _finite_or_none(value: Any) -> Any:
 
 
 def _is_finite(value: Any) -> bool:
-    """Return whether every number in a JSON value is finite; without recursion, since the value is hostile."""
+    """Return whether every number in a JSON value is finite; without recursion, since the value is untrusted."""
     left = [value]
     while left:
         value = left.pop()
@@ -206,12 +211,12 @@ def _is_finite(value: Any) -> bool:
 
 
 def split_hash(uid: str) -> int:
-    """The first 8 bytes, big endian, of the SHA-256 of the uid: decides its split."""
+    """Return the first 8 bytes, big endian, of the uid's SHA-256 as a number; it decides the split."""
     return int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8], "big")
 
 
 def _depth(value: Any) -> int:
-    """How deep lists and objects are nested; without recursion, since the value is hostile."""
+    """Return how deep lists and objects are nested; without recursion, since the value is untrusted."""
     depth, level = 0, [value]
     while level:
         depth += 1

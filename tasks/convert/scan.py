@@ -1,4 +1,4 @@
-"""Scan one raw shard: everything that depends on a sample alone, as a compact table."""
+"""The scan of one raw shard: a compact table of everything that depends on a single sample."""
 
 import hashlib
 import io
@@ -23,7 +23,7 @@ _RANGE_COLUMNS = [f"{name}_{part}" for name in SAMPLE_MEMBERS for part in ("offs
 SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
-        # What the verdict says, in its order.
+        # The fields of Verdict, in its order.
         ("uid", pa.string()),
         ("before_uid", pa.string()),
         ("after_uid", pa.string()),
@@ -38,17 +38,17 @@ SCHEMA = pa.schema(
         ("digest", pa.binary(16)),
     ]
 )
-"""One row a sample in member order. Offsets and sizes in bytes; ``digest``: see :func:`sample_digest`."""
+"""One row per sample in member order. Offsets and sizes in bytes; ``digest``: see :func:`sample_digest`."""
 
 _COLUMNS = SCHEMA.names
 _NO_RANGES = (None,) * len(_RANGE_COLUMNS)
 
 
 def scan_shard(job: ScanJob) -> ScanSummary:
-    """Scan a shard, write its table and its receipt. Work that a valid receipt tells of is not done again.
+    """Scan a shard and write its table and receipt, unless a valid receipt exists.
 
-    A tar that cannot be read to its end is scanned up to there; the summary tells of it. Raises OSError,
-    and TransientError if the tar changed meanwhile.
+    A tar that cannot be read to its end is scanned up to that place, which the summary reports. Raises OSError, and
+    TransientError if the tar changed during the scan.
     """
     done = job.finished()
     if done is not None:
@@ -67,8 +67,10 @@ def scan_shard(job: ScanJob) -> ScanSummary:
 
 
 def _row(file: BinaryIO, group: Group) -> tuple[Any, ...]:
-    """The sample's values in the order of SCHEMA: a tuple, since Python's collector would go through dicts again
-    and again."""
+    """Return the sample's values in the order of SCHEMA.
+
+    A tuple rather than a dict: Python's garbage collector would traverse dicts repeatedly.
+    """
     key = group.key.encode("utf-8", "surrogateescape")
     members = {extension: (offset, size) for extension, offset, size in group.members}
     verdict = judge_members(members.keys())
@@ -89,10 +91,10 @@ def _readable(verdict: Verdict) -> Verdict:
 
 
 def sample_digest(jpg: Content, json_bytes: bytes, txt: bytes) -> bytes:
-    """XXH3 (128 bit) over a sample's bytes: the write step holds it against what it copies.
+    """Return the XXH3 (128 bit) of a sample's bytes, which the write step compares with what it copies.
 
-    It guards against bytes that changed since the scan, not against forgery: the tar's SHA-256 is in the plan.
-    SHA-256 would take as long as all else that a sample costs but its decoding.
+    It detects bytes that changed since the scan, not forgery: the plan has the tar's SHA-256. A SHA-256 here would
+    take as long as all other work on a sample except decoding.
     """
     digest = xxhash.xxh3_128()
     for piece in pieces_of(jpg):
@@ -108,7 +110,7 @@ def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
 
 
 def _write(job: ScanJob, table: pa.Table) -> None:
-    """Write the table, and note its hash: a file this young would be waited for before it is hashed."""
+    """Write the table and record its hash, since hashing so new a file later would first wait until it is older."""
     output = io.BytesIO()
     pq.write_table(table, output)
     write_bytes(job.table_path, output.getvalue())

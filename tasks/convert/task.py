@@ -23,9 +23,9 @@ from tasks.running.retries import RETRIES
 def scan_shards(job: Group[ScanJob]) -> int:
     """Scan raw shards.
 
-    A retry is safe: a scan only reads its tar and replaces its own table and receipt. Raises ShardError for a
-    damaged tar, so that the shard shows as failed; what could be scanned is kept, and the plan decides whether
-    the damage is in the way.
+    Safe to retry: a scan only reads its tar and replaces its own table and receipt. Raises ShardError for a damaged
+    tar, so that the shard shows as failed; the samples before the damage are kept, and the plan decides whether it
+    needs the rest.
     """
     return do_each(job, _scan)
 
@@ -39,7 +39,7 @@ def _scan(job: ScanJob) -> None:
 @task(name="search-copies", task_run_name="copies-{job.name}", cache_policy=ReceiptCache(), **RETRIES)
 @fails_in_words
 def search_copies(job: Group[CopiesJob]) -> int:
-    """Search parts of the uids for later copies. A retry is safe: a part that has its result is left alone."""
+    """Search parts of the uids for later copies. Safe to retry: parts that have a result are skipped."""
     return do_each(job, find_copies)
 
 
@@ -53,6 +53,6 @@ def search_copies(job: Group[CopiesJob]) -> int:
 def write_tars(job: Group[WriteJob]) -> int:
     """Write output tars.
 
-    A retry is safe: each tar is written under another name and appears whole, always with the same bytes.
+    Safe to retry: each tar is written under a temporary name and renamed when complete, always with the same bytes.
     """
     return do_each(job, write_tar)

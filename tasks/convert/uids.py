@@ -1,4 +1,4 @@
-"""Which samples come after an earlier copy: a search on uids as pairs of 64-bit numbers, in memory or in parts."""
+"""The search for later copies of a sample: on uids as pairs of 64-bit numbers, in memory or in parts on disk."""
 
 import math
 import shutil
@@ -19,23 +19,23 @@ Numbers = npt.NDArray[np.uint64]
 Rows = npt.NDArray[np.int64]
 
 PART_ROWS = 4_000_000
-"""About as many samples are in one part of the search: 0.3 GB of memory."""
+"""Approximate number of samples in one part of the search, which takes 0.3 GB of memory."""
 _BUFFER_ROWS = 2_000_000
 _CHUNK_ROWS = 1_000_000
 _RECORD = np.dtype([("high", "<u8"), ("low", "<u8"), ("row", "<i8"), ("candidate", "?")])
 
 
 def uid_numbers(uids: pa.ChunkedArray) -> tuple[Numbers, Numbers]:
-    """The first and the last 16 hex digits of each uid as numbers; null gives 0. Raises ValueError for other text."""
+    """Return the first and last 16 hex digits of each uid as numbers, 0 for null. Raises ValueError for other text."""
     text = "".join(pc.fill_null(uids, "0" * 32).to_pylist())
     halves = np.frombuffer(bytes.fromhex(text), dtype=">u8").astype(np.uint64).reshape(len(uids), 2)
     return halves[:, 0], halves[:, 1]
 
 
 def later_copies(high: Numbers, low: Numbers, candidate: Bools) -> Rows:
-    """The places, ascending, of all uids that stand after the first candidate with the same uid.
+    """Return the positions, ascending, of all uids that come after the first candidate with the same uid.
 
-    Only a candidate (nothing but an earlier copy keeps it out) makes what comes after it a copy.
+    A candidate is a sample that only an earlier copy can reject; only candidates turn later samples into copies.
     """
     rows = np.flatnonzero(_occurs_again(high))
     rows = rows[np.lexsort((low[rows], high[rows]))]  # stable: equal uids stay in order
@@ -47,7 +47,7 @@ def later_copies(high: Numbers, low: Numbers, candidate: Bools) -> Rows:
 
 
 def _occurs_again(values: Numbers) -> Bools:
-    """Which values are there more than once. Sorting values is far quicker than sorting places."""
+    """Return which values occur more than once. Sorting values is much faster than sorting positions."""
     ordered = np.sort(values)
     repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     del ordered
@@ -61,42 +61,42 @@ def _occurs_again(values: Numbers) -> Bools:
 
 
 class Uids(Protocol):
-    """Takes the uids of all samples in selection order, and tells which are later copies."""
+    """Collector of the uids of all samples in selection order, which finds the later copies."""
 
     def add(self, start: int, high: Numbers, low: Numbers, sound: Bools, candidate: Bools) -> None:
-        """Take the samples from row ``start`` on. ``sound``: those whose uid counts; ``candidate``: see above."""
+        """Add the samples from row ``start`` on. ``sound``: those whose uid counts; ``candidate``: see later_copies."""
 
     def jobs(self) -> "list[CopiesJob]":
-        """What workers may do before ``copies``; call it when all uids are added."""
+        """Return the jobs that workers may run before ``copies``; call it after adding all uids."""
 
     def copies(self) -> Iterator[Rows]:
-        """The rows of all later copies, in pieces."""
+        """Yield the rows of all later copies, in pieces."""
 
 
 class UidsInMemory:
-    """The search for up to some ten million samples: 18 bytes each, 27 while it searches."""
+    """Search in memory, for up to tens of millions of samples: 18 bytes per sample, 27 during the search."""
 
     def __init__(self, rows: int) -> None:
         self._high, self._low = np.empty(rows, dtype=np.uint64), np.empty(rows, dtype=np.uint64)
         self._sound, self._candidate = np.empty(rows, dtype=np.bool_), np.empty(rows, dtype=np.bool_)
 
     def add(self, start: int, high: Numbers, low: Numbers, sound: Bools, candidate: Bools) -> None:
-        """See Uids."""
+        """Add the samples from row ``start`` on (see Uids)."""
         here = slice(start, start + len(high))
         self._high[here], self._low[here], self._sound[here], self._candidate[here] = high, low, sound, candidate
 
     def jobs(self) -> "list[CopiesJob]":
-        """None."""
+        """Return an empty list: there are no parts."""
         return []
 
     def copies(self) -> Iterator[Rows]:
-        """See Uids."""
+        """Yield the rows of all later copies."""
         rows = later_copies(self._high, self._low, self._candidate)
         yield rows[self._sound[rows]]
 
 
 class CopiesJob(BaseModel):
-    """Search one part of the uids: those whose number, shifted, is ``part``."""
+    """The search of one part of the uids: those whose first bits are ``part``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -105,32 +105,32 @@ class CopiesJob(BaseModel):
 
     @property
     def name(self) -> str:
-        """For the task run's name."""
+        """Name for the task run."""
         return f"{self.part:04x}"
 
     @property
     def uids(self) -> Path:
-        """The part's uids, as records in selection order."""
+        """Path of the part's uids, as records in selection order."""
         return self.folder / f"uids-{self.name}"
 
     @property
     def rows(self) -> Path:
-        """The rows of the later copies among them."""
+        """Path of the rows of the part's later copies."""
         return self.folder / f"copies-{self.name}"
 
     def finished(self) -> Path | None:
-        """The result; the folder is emptied before each plan, so it is this plan's."""
+        """Return the result's path if it exists. It belongs to this plan: each plan starts with an empty folder."""
         return self.rows if self.rows.exists() else None
 
     def cache_parts(self) -> None:
-        """Not cached."""
+        """Return None: the search is not cached."""
 
     def __str__(self) -> str:
         return f"search for copies in {self.uids}"
 
 
 def find_copies(job: CopiesJob) -> None:
-    """Search one part, and write the rows of later copies (little-endian int64). Raises OSError."""
+    """Search one part and write the rows of later copies (little-endian int64). Raises OSError."""
     if job.finished() is None:
         records = np.fromfile(job.uids, dtype=_RECORD)
         places = later_copies(records["high"], records["low"], records["candidate"])
@@ -138,7 +138,7 @@ def find_copies(job: CopiesJob) -> None:
 
 
 class UidsOnDisk:
-    """The search in parts, by the first bits of the uid: 25 bytes a sample in files, and each part by itself."""
+    """Search in parts by the first bits of the uid: 25 bytes per sample on disk, one part in memory at a time."""
 
     def __init__(self, folder: Path, rows: int) -> None:
         self.folder = folder
@@ -149,7 +149,7 @@ class UidsOnDisk:
         folder.mkdir(parents=True)
 
     def add(self, start: int, high: Numbers, low: Numbers, sound: Bools, candidate: Bools) -> None:
-        """See Uids."""
+        """Add the samples from row ``start`` on (see Uids)."""
         records = np.empty(len(high), dtype=_RECORD)
         records["high"], records["low"], records["candidate"] = high, low, candidate
         records["row"] = np.arange(start, start + len(high))
@@ -159,13 +159,13 @@ class UidsOnDisk:
             self._flush()
 
     def jobs(self) -> list[CopiesJob]:
-        """A job for every part that has uids."""
+        """Return a job for every part that has uids."""
         self._flush()
         parts = sorted(int(path.name.removeprefix("uids-"), 16) for path in self.folder.glob("uids-*"))
         return [CopiesJob(folder=self.folder, part=part) for part in parts]
 
     def copies(self) -> Iterator[Rows]:
-        """See Uids. Parts that no worker has searched are searched here."""
+        """Yield the rows of all later copies; search the parts that no worker has searched."""
         for job in self.jobs():
             find_copies(job)
             yield np.fromfile(job.rows, dtype="<i8").astype(np.int64)

@@ -1,4 +1,4 @@
-"""Write one output tar: byte ranges of the raw tars and a conversation for each sample."""
+"""The writing of one output tar: byte ranges of the raw tars, and a conversation for each sample."""
 
 import os
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ _ROWS_AT_A_TIME = 1000
 
 
 def write_tar(job: WriteJob) -> WrittenTar:
-    """Write a tar of the plan and its receipt. Work that a valid receipt tells of is not done again.
+    """Write a tar of the plan and its receipt, unless a valid receipt exists.
 
-    Raises ShardError if a raw tar's bytes are no longer those that were scanned, PlanError if the plan has
-    gone, OSError as the file system does.
+    Raises ShardError if a raw tar's bytes changed since the scan, PlanError if the plan is missing or a different
+    one, OSError for file system errors.
     """
     done = job.finished()
     if done is not None:
@@ -57,7 +57,7 @@ def _write_members(output: OutputTar, job: WriteJob, plan: PlannedTars, tar: Pla
 
 
 def _raw_samples(job: WriteJob, tar: PlannedTar) -> Iterator[tuple[str, Content, bytes, bytes]]:
-    """uid, JPG, JSON and TXT of every sample of the tar, held against the digest of the scan."""
+    """Yield uid, JPG, JSON and TXT of every sample of the tar, checked against the digest of the scan."""
     with ExitStack() as stack:
         name, file = None, None
         for row in _rows(job, tar):
@@ -78,7 +78,7 @@ def _members(file: BinaryIO, row: dict[str, Any]) -> tuple[Content, bytes, bytes
     try:
         members = read_sample(file, ranges)
     except OSError:
-        if os.fstat(file.fileno()).st_size < sum(max(ranges)):  # cut since the scan, not a fault of the storage
+        if os.fstat(file.fileno()).st_size < sum(max(ranges)):  # truncated since the scan, not a storage error
             raise _changed(row) from None
         raise
     if sample_digest(*members) != row["digest"]:

@@ -1,4 +1,4 @@
-"""Runs Energon in a child process: it may call sys.exit or leave processes behind, and it imports torch."""
+"""Energon in a child process: it may call sys.exit or leave processes behind, and it imports torch."""
 
 import contextlib
 import json
@@ -24,8 +24,10 @@ WATCH_SECONDS = 0.5
 EXPECTED_EXITS = (None, 0, -signal.SIGTERM)
 
 LARGE_BYTES = str(64 << 20)
-"""glibc keeps smaller blocks for reuse: mapping and unmapping memory for each picture takes a quarter of the load.
-(The variables are glibc's; other C libraries ignore them.)"""
+"""Size below which glibc keeps freed blocks for reuse: mapping memory for each image takes a quarter of the load time.
+
+Other C libraries ignore glibc's variables.
+"""
 
 
 def run_child(

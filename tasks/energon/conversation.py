@@ -4,7 +4,7 @@ import json
 
 
 class BadSampleError(ValueError):
-    """Raised for a sample that can be decoded, but is not usable for training."""
+    """Raised for a sample that can be decoded but cannot be used for training."""
 
 
 def conversation_fault(conversation: object, prompt: str) -> str | None:

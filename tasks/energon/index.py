@@ -1,4 +1,4 @@
-"""Index a prepared dataset with Energon, and accept the index only if it matches the manifest."""
+"""Index of a prepared dataset: built by Energon, and accepted only if it matches the manifest."""
 
 import errno
 import importlib.metadata

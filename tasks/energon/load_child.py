@@ -1,7 +1,6 @@
 """Child process: one exact pass over a split through Energon's loader. Imports torch.
 
-Several processes share a split as the ranks of a data-parallel training do; Energon sees to it that each sample
-falls to one of them.
+Several processes share a split like the ranks of a data-parallel training; Energon assigns each sample to one of them.
 """
 
 import logging
@@ -25,50 +24,50 @@ logger = logging.getLogger(__name__)
 
 
 class Faults:
-    """What went wrong, sample by sample: Energon's own handler prints it and goes on with the next sample."""
+    """Record of the errors, sample by sample; Energon's own handler only prints them and continues."""
 
     def __init__(self) -> None:
         self.found: list[dict[str, str]] = []
 
     def record(self, error: Exception, sample: Any, sources: list[Any] | None) -> None:
-        """Energon's error handler: note the sample's key and the cause."""
+        """Record the sample's key and the cause; Energon calls this as its error handler."""
         self.found.append({"key": _key(sample), "cause": _cause(error)})
 
 
 def _cause(error: BaseException) -> str:
-    """What first went wrong: webdataset's decoder wraps it in an error without a message."""
+    """Return the original error: webdataset's decoder wraps it in an error without a message."""
     while error.__cause__:
         error = error.__cause__
     return str(error) if isinstance(error, BadSampleError) else f"{type(error).__name__}: {error}"
 
 
 def _key(sample: Any) -> str:
-    """The key of a sample, also of one that was not decoded yet: Energon then passes on its raw members."""
+    """Return the key of a sample; for one that is not decoded yet, Energon passes the raw members."""
     if isinstance(sample, RawSampleData):
         (sample,) = sample.data
     return str(sample["__key__"] if isinstance(sample, dict) else sample.__key__)
 
 
 class Encoder(DefaultTaskEncoder):
-    """Judges every sample where training would encode it; a batch is the list of its keys."""
+    """Task encoder that checks every sample where training would encode it; a batch is the list of its keys."""
 
     def __init__(self, prompt: str) -> None:
         super().__init__()
         self.prompt = prompt
 
     def encode_sample(self, sample: Any) -> str:
-        """The sample's key. Raises BadSampleError if picture or conversation is not what training needs."""
+        """Return the sample's key. Raises BadSampleError if image or conversation cannot be used for training."""
         if fault := image_fault(sample.imgs) or conversation_fault(sample.conversation, self.prompt):
             raise BadSampleError(fault)
         return str(sample.__key__)
 
     def batch(self, samples: list[str]) -> list[str]:
-        """The keys as they are."""
+        """Return the keys unchanged."""
         return samples
 
 
 def image_fault(image: object) -> str | None:
-    """What is wrong with a decoded picture, or None: it must be an RGB tensor."""
+    """Return what is wrong with a decoded image, or None if it is an RGB tensor."""
     if not isinstance(image, torch.Tensor):
         return f"the picture came as {type(image).__name__}, not as a tensor"
     if image.dim() != 3 or image.shape[0] != 3 or image.numel() == 0:
@@ -79,12 +78,12 @@ def image_fault(image: object) -> str | None:
 def load(request: dict[str, Any]) -> dict[str, Any]:
     """Load each sample of ``split`` in ``dataset_dir`` once, ``batch_size`` at a time, with ``workers`` processes.
 
-    ``prompt`` is compared; the file ``progress`` grows by a byte with every sample.
+    ``prompt`` is the expected prompt; the file ``progress`` grows by one byte per sample.
     """
-    # With this switch on, Pillow fills up half a picture instead of refusing it.
+    # If this switch is on, Pillow pads a truncated image instead of rejecting it.
     ImageFile.LOAD_TRUNCATED_IMAGES = False
     answer: dict[str, Any] = {"sample_class": sample_class(), "keys": [], "faults": [], "stopped": False}
-    # Forked, they share what importing torch takes; Energon's own workers are started so as well.
+    # Forked processes share the memory of the imported torch; Energon also forks its workers.
     with ProcessPoolExecutor(request["workers"], get_context("fork")) as processes:
         for part in processes.map(partial(_load_rank, request), range(request["workers"])):
             answer["keys"] += part["keys"]
@@ -94,7 +93,7 @@ def load(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _load_rank(request: dict[str, Any], rank: int) -> dict[str, Any]:
-    """One rank's share of the split."""
+    """Load one rank's share of the split."""
     torch.set_num_threads(1)
     answer: dict[str, Any] = {"keys": [], "stopped": False}
     faults = Faults()
@@ -105,7 +104,7 @@ def _load_rank(request: dict[str, Any], rank: int) -> dict[str, Any]:
                 progress.write(b"." * len(batch))
                 progress.flush()
     except Exception as error:
-        # Energon gives up after 100 faults in a row; those and the keys so far tell more than its last words.
+        # Energon stops after 100 consecutive errors; those and the keys so far are more useful than its exception.
         if not faults.found:
             raise
         logger.warning("stopped before the end: %s", error)
@@ -114,7 +113,7 @@ def _load_rank(request: dict[str, Any], rank: int) -> dict[str, Any]:
 
 
 def epoch(request: dict[str, Any], encoder: DefaultTaskEncoder, faults: Faults, rank: int = 0) -> Iterator[Any]:
-    """The loader of one epoch: the validation recipe neither repeats, nor shuffles, nor drops the last batch."""
+    """Return an iterator over one epoch: a validation loader does not repeat, shuffle or drop the last batch."""
     dataset = get_val_dataset(
         Path(request["dataset_dir"]),
         split_part=request["split"],

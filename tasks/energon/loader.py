@@ -1,4 +1,4 @@
-"""Read the dataset back through Energon's loader: every sample once, complete and with the right conversation."""
+"""Check of the dataset with Energon's loader: it loads every sample once, complete and with the right conversation."""
 
 import importlib.metadata
 import importlib.util
@@ -23,14 +23,14 @@ from tasks.io.receipts import Receipt, note_timing, read_receipt
 STAGE_VERSION = 1
 MAX_NAMED_FAULTS = 5
 SAMPLES_PER_PROCESS = 500
-"""A process loads this many samples in the time that another one needs to open the dataset."""
+"""Samples that one process loads in the time that another process needs to open the dataset."""
 
 OnProgress = Callable[[int], None]
-"""Called from time to time with the number of samples loaded so far."""
+"""Callback that gets the number of samples loaded so far, from time to time."""
 
 
 class LoaderSummary(BaseModel):
-    """One pass over a split. ``sample_class``: the class that decoded it; None if the split is empty.
+    """Result of one pass over a split. ``sample_class``: the class that decoded it; None if the split is empty.
 
     ``unchanged``: the same data was loaded before, with the same prompt and Energon version.
     """

@@ -1,4 +1,4 @@
-"""Child process: let Energon index the named shards. Imports torch."""
+"""Child process: indexes the named shards with Energon. Imports torch."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from megatron.energon.flavors.webdataset import BaseWebdatasetFactory
 from tasks.energon.child import answer_parent
 from tasks.energon.manifest import SPLITS
 
-# Energon expands braces and backslashes in a pattern before it compiles it: none of either here.
+# Energon expands braces and backslashes in a pattern before compiling it, so the patterns contain neither.
 PATTERNS = [(split, f"{split}-shard-[0-9]+[.]tar$") for split in SPLITS]
 
 

@@ -1,6 +1,6 @@
-"""Send batches of the dataset through the model's own processor: what training will see of them.
+"""Check of the dataset with the model's own processor: batches become tensors as in training.
 
-The parts of the processor are fetched and hashed here; they are loaded in a process of their own.
+This module downloads and hashes the files of the processor; a child process loads them.
 """
 
 import importlib.metadata
@@ -25,13 +25,13 @@ from tasks.io.receipts import Receipt, note_timing, read_receipt
 STAGE_VERSION = 2
 RECEIPT = "process-receipt.json"
 PARTS = ("*.json", "*.jinja", "*.txt")
-"""Files of a model that its processor is made of; weights are none of them."""
+"""Patterns of the files that make up a model's processor; they match no weights."""
 
 
 class ProcessedBatch(BaseModel):
-    """Shapes of a batch: tokens (samples, length), patches (count, values), the grid (t, h, w) of every picture.
+    """Shapes of a batch: tokens (samples, length), patches (count, values), the grid (t, h, w) of every image.
 
-    ``selected``: tokens of each sample that count for the loss.
+    ``selected``: number of tokens of each sample that count for the loss.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,9 +44,9 @@ class ProcessedBatch(BaseModel):
 
 
 class ProcessorSummary(BaseModel):
-    """The batches that went through the processor. ``unchanged``: the very same did so before.
+    """The batches that went through the processor. ``unchanged``: a valid receipt already covered them.
 
-    ``refused``: samples among them that training will skip, since the processor does not take their pictures.
+    ``refused``: samples that training will skip because the processor rejects their images.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,11 +57,11 @@ class ProcessorSummary(BaseModel):
 
 
 def check_processor(dataset_dir: Path, check: CheckSettings) -> ProcessorSummary | None:
-    """Send the first batches of both splits through ``check.processor``; None if that is null.
+    """Send the first batches of both splits through ``check.processor``; return None if that is null.
 
-    Nothing to do if the very same was done before; ``check.verify="full"`` does it in any case. Raises SettingsError if
-    the processor cannot be had or used, DatasetError naming the samples of which the loss mask selects nothing,
-    everything, or anything but the caption; GateError if the dataset was not accepted.
+    A valid receipt of the same work is reused, unless ``check.verify`` is "full". Raises SettingsError if the
+    processor cannot be fetched or used; DatasetError with the samples whose loss mask selects nothing, everything or
+    anything other than the caption; GateError if the dataset was not accepted.
     """
     if check.processor is None:
         return None
@@ -76,7 +76,7 @@ def check_processor(dataset_dir: Path, check: CheckSettings) -> ProcessorSummary
 
 
 def table_rows(summary: ProcessorSummary) -> list[dict[str, str]]:
-    """The batches as rows of a table."""
+    """Return the batches as rows of a table."""
     return [
         {
             "split": batch.split,
@@ -90,9 +90,9 @@ def table_rows(summary: ProcessorSummary) -> list[dict[str, str]]:
 
 
 def processor_folder(processor: str, revision: str | None) -> Path:
-    """The folder of a processor: ``processor`` itself, or what the hub (its cache, where there is no hub) has of it.
+    """Return the folder of a processor: ``processor`` itself if absolute, else a download from the hub or its cache.
 
-    Raises SettingsError if there is none, or no package that could load it.
+    Raises SettingsError if there is no processor, or the package transformers is missing.
     """
     if importlib.util.find_spec("transformers") is None:
         raise SettingsError(
@@ -133,7 +133,7 @@ def _work(manifest: Manifest, check: CheckSettings, folder: Path) -> Receipt:
 
 
 def _process(dataset_dir: Path, manifest: Manifest, check: CheckSettings, folder: Path, work: Receipt) -> Receipt:
-    """The batches themselves. Their receipt is removed first: a check that fails must not leave the one before it."""
+    """Process the batches. Removes the old receipt first: a failed check must not leave a valid one."""
     started = time.monotonic()
     receipt, log = dataset_dir / PREPARE / RECEIPT, dataset_dir / PREPARE / "process.log"
     receipt.unlink(missing_ok=True)

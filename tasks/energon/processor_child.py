@@ -1,4 +1,4 @@
-"""Child process: batches of every split, through Energon's loader and then through a model's own processor."""
+"""Child process: sends batches of every split through Energon's loader and a model's own processor."""
 
 import itertools
 import json
@@ -13,19 +13,19 @@ from tasks.energon.stand_in import sample_class
 
 
 class WholeEncoder(Encoder):
-    """Judges every sample as ``Encoder`` does, and hands it on whole."""
+    """Task encoder that checks every sample as ``Encoder`` does, and returns the whole sample."""
 
     def encode_sample(self, sample: Any) -> Any:
-        """The sample itself. Raises BadSampleError as ``Encoder`` does."""
+        """Return the sample unchanged. Raises BadSampleError as ``Encoder`` does."""
         super().encode_sample(sample)
         return sample
 
 
 def process(request: dict[str, Any]) -> dict[str, Any]:
-    """Shapes and selected tokens of the first ``batches`` of each of ``splits``, ``batch_size`` samples each.
+    """Return shapes and selected tokens of the first ``batches`` of each of ``splits``, ``batch_size`` samples each.
 
-    ``processor`` is a folder; one that is of no use gives ``refused``, a sentence. ``refused_pictures`` are those that
-    training will skip.
+    ``processor`` is a folder. If it cannot be used, the result holds only ``refused``, the reason.
+    ``refused_pictures`` lists the samples whose images training will skip.
     """
     try:
         processor = load_processor(Path(request["processor"]))

@@ -1,9 +1,9 @@
-"""How Megatron-Bridge turns a sample into the tensors of a Qwen VL model. Child processes only: imports transformers.
+"""Tensors of a Qwen VL model, made from a sample as in Megatron-Bridge. Child processes only: imports transformers.
 
-Written after what Megatron-Bridge does in src/megatron/bridge/models/qwen_vl/data/energon.py (QwenVLTaskEncoder) and
+The code follows Megatron-Bridge: src/megatron/bridge/models/qwen_vl/data/energon.py (QwenVLTaskEncoder) and
 collate_fn.py beside it (qwen2_5_collate_fn), with data/conversation_processing.py (build_assistant_loss_mask) and
-data/sequence_batching.py. Tokenizer and image processor are loaded apart: the processor that joins them also asks for
-its video part, and that for torchvision.
+data/sequence_batching.py. Tokenizer and image processor are loaded separately: the combined processor also loads its
+video part, which requires torchvision.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from PIL import Image
 from torch.nn.functional import pad
 from transformers import AutoTokenizer
 
-# Not from the package itself: there, transformers 5.12 asks for torchvision, which the class does without.
+# Not imported from the package itself: there, transformers 5.12 requires torchvision, which this class does not need.
 from transformers.models.auto.image_processing_auto import AutoImageProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
@@ -29,26 +29,26 @@ ASSISTANT_START, TURN_END = "<|im_start|>assistant\n", "<|im_end|>"
 IGNORED_LABEL = -100
 
 PIXELS = {"shortest_edge": 200_704, "longest_edge": 1_003_520}
-"""Least and most pixels of a picture, as QwenVLTaskEncoder's ``min_pixels`` and ``max_pixels`` have it."""
+"""Minimum and maximum pixels of an image: QwenVLTaskEncoder's ``min_pixels`` and ``max_pixels``."""
 SEQUENCE_LENGTH, LENGTH_MULTIPLE = 4096, 128
-"""Longest sequence, in tokens, and what its length is a multiple of: QwenVLTaskEncoder's defaults."""
+"""Maximum sequence length in tokens, and its multiple: QwenVLTaskEncoder's defaults."""
 
-# qwen_vl_utils.process_vision_info, which the collator calls first, fits sides to its own default patches.
+# The collator first calls qwen_vl_utils.process_vision_info, which fits the sides to its own default patch size.
 _FITTED_FACTOR, _FITTED_TOKENS = 28, (4, 16_384)
-# The collator never trains on these (Bridge's extract_skipped_token_ids). <|im_end|> is none of them: in the
-# assistant's turn it carries loss, since the model must learn to stop.
+# The collator never trains on these tokens (Bridge's extract_skipped_token_ids). <|im_end|> is not among them: in the
+# assistant's turn it counts for the loss, since the model must learn to stop.
 _SKIPPED = re.compile(r"<\|(im_start|vision_start|vision_end|vision_pad|image_pad|video_pad)\|>")
 _GENERATION_BLOCK = re.compile(r"\{%-?\s*generation\s*-?%\}")
 _EMPTY_THOUGHTS = re.compile(r"<think>\s*</think>")
 
 
 class PictureError(BadSampleError):
-    """A picture that the processor refuses: in training, the loader goes on with the next sample."""
+    """Raised for an image that the processor rejects; in training, the loader skips the sample."""
 
 
 @dataclass(frozen=True)
 class QwenProcessor:
-    """The two parts of a Qwen VL processor, the token of a picture, and those that never count for the loss."""
+    """The two parts of a Qwen VL processor, the image's token id, and the token ids that never count for the loss."""
 
     tokenizer: Any
     image_processor: Any
@@ -68,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Batch:
-    """B samples, S tokens: ``input_ids``, ``labels``, ``loss_mask`` (B, S), patches of all, ``grid`` (B, 3)."""
+    """B samples of S tokens: ``input_ids``, ``labels``, ``loss_mask`` (B, S), all patches, ``grid`` (B, 3)."""
 
     input_ids: torch.Tensor
     labels: torch.Tensor
@@ -78,7 +78,7 @@ class Batch:
 
 
 def load_processor(folder: Path) -> QwenProcessor:
-    """The processor that lies in ``folder``. Raises ValueError or OSError if it is none of a Qwen VL model."""
+    """Load the processor in ``folder``. Raises ValueError or OSError if it is not one of a Qwen VL model."""
     image_processor = AutoImageProcessor.from_pretrained(folder, trust_remote_code=False)
     if not type(image_processor).__name__.startswith("Qwen2VLImageProcessor"):
         raise ValueError(f"its image processor is a {type(image_processor).__name__}, not one of Qwen VL")
@@ -93,10 +93,11 @@ def load_processor(folder: Path) -> QwenProcessor:
 
 
 def encode(processor: QwenProcessor, image: torch.Tensor, turns: list[dict[str, Any]]) -> Row:
-    """Tokens, loss mask and patches of one sample.
+    """Return tokens, loss mask and patches of one sample.
 
-    ``image``: float32 RGB of shape (3, height, width) in [0, 1]; ``turns``: of the user, then of the assistant.
-    Raises BadSampleError if the mask selects anything but the caption, PictureError if the picture cannot be cut.
+    ``image``: float32 RGB of shape (3, height, width) in [0, 1]; ``turns``: the user's, then the assistant's. Raises
+    BadSampleError if the mask selects anything other than the caption, PictureError if the processor rejects the
+    image.
     """
     pixels, grid = _patches(processor, image)
     ids, selected = _tokens(processor, turns)
@@ -111,11 +112,11 @@ def encode(processor: QwenProcessor, image: torch.Tensor, turns: list[dict[str, 
 
 
 def collate(processor: QwenProcessor, rows: list[Row]) -> Batch:
-    """Rows padded to one length, labels and loss mask shifted by one token, as the collator leaves them."""
+    """Return the rows as Bridge's collator does: padded to one length, labels and loss mask shifted by one token."""
     longest = max(len(row.ids) for row in rows)
     target = min(SEQUENCE_LENGTH, -(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE)
     fill = processor.tokenizer.pad_token_id or 0
-    # Up to the longest row the tokenizer pads, with its own token; from there on the collator does, with 0.
+    # The tokenizer pads to the longest row with its own token; the collator pads the rest with 0.
     ids = torch.stack([pad(row.ids, (0, longest - len(row.ids)), value=fill) for row in rows])
     mask = torch.stack([pad(row.mask, (0, longest - len(row.mask))) for row in rows])
     labels = pad(ids[:, 1:], (0, 1), value=IGNORED_LABEL)
@@ -147,10 +148,10 @@ def _patches(processor: QwenProcessor, image: torch.Tensor) -> tuple[torch.Tenso
 
 
 def _tokens(processor: QwenProcessor, turns: list[dict[str, Any]]) -> tuple[list[int], list[bool]]:
-    """Return token ids with one token for the picture, and which of them are the assistant's.
+    """Return token ids with one token for the image, and which of them are the assistant's.
 
-    A template with generation blocks marks the assistant's content itself, and Bridge adds the end of the turn; with
-    any other template the turn lies between its markers.
+    A template with generation blocks marks the assistant's content itself, and Bridge adds the end of the turn. With
+    any other template the turn is found by its markers.
     """
     tokenizer = processor.tokenizer
     if _GENERATION_BLOCK.search(tokenizer.chat_template):
@@ -164,10 +165,10 @@ def _tokens(processor: QwenProcessor, turns: list[dict[str, Any]]) -> tuple[list
 
 
 def _assistant_span(tokenizer: Any, ids: list[int], turns: list[dict[str, Any]]) -> tuple[int, int, int]:
-    """Return where the assistant's content begins and ends, and where its terminator ends; zeros without a turn.
+    """Return where the assistant's content starts and ends, and where its terminator ends; zeros without a turn.
 
-    The line break after the terminator is part of it. The last terminator counts, as in Bridge, so that a caption that
-    holds one is trained on whole.
+    The terminator includes the line break after it. As in Bridge, the last terminator counts, so that a caption that
+    contains a terminator is trained on completely.
     """
     prompt = _rendered(tokenizer, turns[:1])
     common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(prompt, ids, strict=False)))
@@ -186,7 +187,7 @@ def _rendered(tokenizer: Any, turns: list[dict[str, Any]]) -> list[int]:
 
 
 def _mask_fault(processor: QwenProcessor, ids: list[int], mask: list[bool], turns: list[dict[str, Any]]) -> str | None:
-    """What is wrong with the tokens or with what the mask selects of them; None if that is the caption and its end."""
+    """Return what is wrong with the tokens or the mask, or None if the mask selects the caption and its end."""
     if (pictures := ids.count(processor.image_id)) != 1:
         return f"the chat template, or the caption, gives {pictures} image tokens for one picture"
     if not any(mask):

@@ -1,7 +1,7 @@
-"""Sample class that replaces Megatron-Bridge's where that is not installed. Imports torch: for child processes only.
+"""Sample class for machines without Megatron-Bridge. Imports torch: for child processes only.
 
-``dataset.yaml`` names Megatron-Bridge's class, and the check must not change the dataset. So the stand-in is registered
-in this process under the module name in ``dataset.yaml``, and Energon opens the dataset exactly as for training.
+``dataset.yaml`` names Megatron-Bridge's class, and the check must not change the dataset. This module registers a
+replacement under that name in this process, so that Energon opens the dataset exactly as for training.
 """
 
 import importlib
@@ -22,14 +22,14 @@ BRIDGE_CLASS = "ChatMLWebdataset"
 
 @dataclass
 class StandInSample(Sample):
-    """A picture, float32 RGB of shape (3, height, width) in [0, 1], and its conversation as parsed JSON."""
+    """An image, float32 RGB of shape (3, height, width) in [0, 1], and its conversation as parsed JSON."""
 
     conversation: Any
     imgs: torch.Tensor | None = None
 
 
 class StandInWebdataset(DefaultDecoderWebdatasetFactory[StandInSample]):
-    """Dataset that decodes as Megatron-Bridge's class does: pictures to RGB tensors, the rest by WebDataset."""
+    """Dataset that decodes as Megatron-Bridge's class does: images to RGB tensors, the rest by WebDataset."""
 
     __sample_type__ = StandInSample
 

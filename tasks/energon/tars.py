@@ -1,4 +1,4 @@
-"""Comparison of the output shards with the manifest, before Energon reads them: it would skip a corrupt one."""
+"""Comparison of the output shards with the manifest before Energon reads them: Energon would skip a corrupt one."""
 
 import itertools
 import tarfile
@@ -22,9 +22,10 @@ def check_tars(dataset_dir: Path, manifest: Manifest, verify: Verify = "changed"
 
 
 def check_strays(dataset_dir: Path, manifest: Manifest) -> None:
-    """Check that no tar lies in the dataset's folder or below that the manifest does not name.
+    """Check that the manifest lists every tar in the dataset's folder and its subfolders.
 
-    Energon itself, indexing by a pattern such as ``train-shard-.*``, would train on it. Raises DatasetError naming all.
+    Energon would index other tars that match a pattern such as ``train-shard-.*``, and train on them. Raises
+    DatasetError with all such tars.
     """
     known = {dataset_dir / shard.filename for shard in manifest.output_shards}
     own = dataset_dir / PREPARE

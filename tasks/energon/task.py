@@ -1,4 +1,4 @@
-"""The Energon stage as Prefect tasks: index a dataset, check its files, load each split, try the model's processor."""
+"""The Energon stage as Prefect tasks: index a dataset, check files, load each split, run the model's processor."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tasks.running.retries import RETRIES
 @task(name="index-energon", task_run_name="index-energon", **RETRIES)
 @fails_in_words
 def index_dataset_task(dataset_dir: Path, check: CheckSettings) -> IndexSummary:
-    """Index a dataset. A retry is safe: what a failed run left is removed first, a finished index is kept."""
+    """Index a dataset. Safe to retry: it keeps a finished index and first removes the files of a failed run."""
     progress = ProgressArtifact("index-progress", len(read_manifest(dataset_dir).samples), "tars")
     summary = index_dataset(dataset_dir, check.verify, progress.at)
     progress.at(summary.shards, now=True)
@@ -28,14 +28,14 @@ def index_dataset_task(dataset_dir: Path, check: CheckSettings) -> IndexSummary:
 @task(name="verify-energon", task_run_name="verify-energon", **RETRIES)
 @fails_in_words
 def check_files_task(dataset_dir: Path, check: CheckSettings) -> IndexSummary:
-    """Compare tars and index with the manifest. A retry is safe: nothing but notes is written."""
+    """Compare tars and index with the manifest. Safe to retry: it only records fingerprints."""
     return check_files(dataset_dir, check)
 
 
 @task(name="load-energon", task_run_name="load-{split}", **RETRIES)
 @fails_in_words
 def check_loader_task(dataset_dir: Path, split: Split, check: CheckSettings) -> LoaderSummary:
-    """Load every sample of a split once. A retry is safe: the pass reads, and starts from the beginning."""
+    """Load every sample of a split once. Safe to retry: it only reads, and starts from the beginning."""
     progress = ProgressArtifact(f"load-{split}-progress", read_manifest(dataset_dir).count_of(split), "samples")
     summary = check_loader(dataset_dir, split, check, progress.at)
     progress.at(summary.samples, now=True)
@@ -45,5 +45,5 @@ def check_loader_task(dataset_dir: Path, split: Split, check: CheckSettings) -> 
 @task(name="process-energon", task_run_name="process-energon", **RETRIES)
 @fails_in_words
 def check_processor_task(dataset_dir: Path, check: CheckSettings) -> ProcessorSummary | None:
-    """Send batches of both splits through the model's processor. A retry is safe: it reads from the beginning."""
+    """Send batches of both splits through the model's processor. Safe to retry: it starts from the beginning."""
     return check_processor(dataset_dir, check)

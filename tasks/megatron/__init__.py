@@ -1,1 +1,1 @@
-"""Checkpoint import and training with Megatron-Bridge: render, launch, follow, verify."""
+"""GPU stages: checkpoint import and training with Megatron-Bridge, from rendering and launch to verification."""

@@ -1,7 +1,7 @@
-"""A launcher at work: what is known of it until it has named its job, so that no job is forgotten or doubled.
+"""Record of a running launcher until its job id is known, so that a job is neither lost nor submitted twice.
 
-A launcher outlives a flow that is killed, and submits all the same. So it inherits a locked file: as long as that is
-locked, the launcher is at work, whoever started it. ``launching.json`` says what it launches.
+A launcher outlives a killed flow and still submits its job. It therefore inherits a locked file: as long as the file
+is locked, the launcher is running, whichever process started it. ``launching.json`` records what it launches.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ _LOOK_SECONDS = 0.2
 
 
 class Attempt(BaseModel):
-    """A launcher: what it launches (``identity``, see launch.py), its lock, and NeMo-Run's notes as it began."""
+    """A launcher: what it launches (``identity``, see launch.py), its lock, and NeMo-Run's notes at its start."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,13 +31,13 @@ class Attempt(BaseModel):
     notes_size: int
 
     def new_jobs(self) -> list[int]:
-        """Jobs that NeMo-Run has noted since."""
+        """Return the jobs that NeMo-Run has recorded since the start."""
         return Notes(self.notes_path, self.notes_size).new_jobs()
 
 
 def begin(folder: Path, identity: str, notes: Notes) -> tuple[Attempt, int]:
-    """Note that a launcher is about to start; gives the descriptor of the locked file that it shall inherit."""
-    # One file an attempt: a launcher whose job has long ended may still hold its own.
+    """Record that a launcher is about to start; return the record and the locked file descriptor for it to inherit."""
+    # One file per attempt: an earlier launcher may still hold its lock long after its job has ended.
     lock = folder / f".launcher-{uuid.uuid4().hex}.lock"
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     _try_lock(descriptor)
@@ -47,7 +47,7 @@ def begin(folder: Path, identity: str, notes: Notes) -> tuple[Attempt, int]:
 
 
 def unfinished(folder: Path) -> Attempt | None:
-    """The launcher that nobody has heard to the end; None if there is none."""
+    """Return the recorded launcher whose outcome is still unknown, or None."""
     try:
         return Attempt.model_validate_json((folder / MARK).read_bytes())
     except (OSError, ValidationError):
@@ -55,14 +55,17 @@ def unfinished(folder: Path) -> Attempt | None:
 
 
 def finish(folder: Path) -> None:
-    """The launcher's job is known, or it has none."""
+    """Remove the launcher's record and lock: its job is recorded, or it submitted none."""
     if attempt := unfinished(folder):
         (folder / MARK).unlink(missing_ok=True)
         attempt.lock.unlink(missing_ok=True)
 
 
 def outcome(attempt: Attempt, log: Path, wait: bool = True) -> int | None:
-    """The job that a launcher submitted, once that is known (or as far as it is); None if it has named none."""
+    """Return the job that a launcher submitted, or None if unknown.
+
+    With ``wait``, wait until the job id is known or the launcher has exited.
+    """
     while True:
         running = wait and _at_work(attempt)
         if job_id := said(log):
@@ -86,7 +89,7 @@ def _at_work(attempt: Attempt) -> bool:
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Lock the file, unless another process has it; a file system without locks counts as free."""
+    """Lock the file; return False if another process holds it. A file system without locks counts as free."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a GPU job before it is rendered, found at once and told at once."""
+"""Checks of a GPU job before it is rendered; all problems are found and reported together."""
 
 import os
 import shutil
@@ -23,15 +23,15 @@ from tasks.megatron.settings import CheckpointSettings, GpuJobSettings, Training
 from tasks.megatron.topology import faults_of_batches, faults_of_topology, import_topology, training_topology
 
 _FOLDERS = frozenset({"HF_HOME", "HF_HUB_CACHE", "NEMO_HOME"})
-"""Variables that name folders, of which the job has use only if it sees them."""
+"""Variables that name folders; the container must be able to see them."""
 
 SLURM_COMMANDS = ("sbatch", "squeue", "scontrol", "scancel")
 
 
 def check_import(root: Path, checkpoint: CheckpointSettings, joining: bool = False) -> None:
-    """Raises SettingsError with everything that speaks against this import.
+    """Check an import. Raises SettingsError with all problems.
 
-    ``joining``: its job runs already, and may have filled the checkpoint's folder.
+    ``joining``: its job is already running and may have written to the checkpoint's folder.
     """
     faults = _common_faults(root, checkpoint, CONVERT if checkpoint.run_by == "launcher" else RUN_CONVERSION)
     faults += faults_of_topology(import_topology(checkpoint), gpus_of(checkpoint))
@@ -42,9 +42,9 @@ def check_import(root: Path, checkpoint: CheckpointSettings, joining: bool = Fal
 
 
 def check_training(root: Path, training: TrainingSettings, train_samples: int, val_samples: int) -> None:
-    """Raises SettingsError with everything that speaks against this training.
+    """Check a training. Raises SettingsError with all problems.
 
-    ``train_samples``, ``val_samples``: what the dataset's manifest and index hold.
+    ``train_samples``, ``val_samples``: numbers of samples in the dataset's manifest and index.
     """
     faults = _common_faults(root, training, TRAIN if training.run_by == "launcher" else RUN_RECIPE)
     if topology := training_topology(training):
@@ -59,7 +59,7 @@ def check_training(root: Path, training: TrainingSettings, train_samples: int, v
 
 
 def check_pipeline(root: Path, checkpoint: CheckpointSettings, training: TrainingSettings) -> None:
-    """What can be said of both jobs before there is a dataset. Raises SettingsError: the preparation takes days."""
+    """Check both jobs as far as possible without a dataset, whose preparation takes days. Raises SettingsError."""
     faults = _faults_of_root(root) + faults_of_topology(import_topology(checkpoint), gpus_of(checkpoint))
     if topology := training_topology(training):
         faults += faults_of_topology(topology, gpus_of(training))
@@ -68,7 +68,7 @@ def check_pipeline(root: Path, checkpoint: CheckpointSettings, training: Trainin
 
 
 def check_launch(job: GpuJobSettings, mounts: tuple[Mount, ...]) -> None:
-    """Whether this process can launch the job at all. Raises SettingsError."""
+    """Check that this process can launch the job. Raises SettingsError."""
     wanted = SLURM_COMMANDS if job.run_by == "launcher" else ("srun",)
     faults = [f"{name} is not on the PATH: run this flow where Slurm's commands are" for name in wanted if _no(name)]
     faults += _faults_of_allocation(job, mounts) if job.run_by == "allocation" else _faults_of_waiting()
@@ -76,7 +76,7 @@ def check_launch(job: GpuJobSettings, mounts: tuple[Mount, ...]) -> None:
 
 
 def gpus_of(job: GpuJobSettings) -> int:
-    """GPUs of the whole job."""
+    """Return the number of GPUs of the whole job."""
     return job.nodes * job.gpus_per_node
 
 
@@ -139,7 +139,7 @@ def _faults_of_model(hf_model: str, mounts: tuple[Mount, ...]) -> list[str]:
 def _faults_of_checkpoint(root: Path, checkpoint: Path) -> list[str]:
     if not holds_files(checkpoint):
         return [f"checkpoint {checkpoint} is missing or empty: run import-checkpoint first"]
-    # The converter writes the tracker, then the configuration; one that a user copied from elsewhere may lack them.
+    # The converter writes the tracker, then the configuration; a checkpoint copied from elsewhere may lack both.
     ours = checkpoint.is_relative_to(DataRoot(root).checkpoint("x").parent)
     if ours and newest_checkpoint(checkpoint.parent) is None:
         wanted = f"it needs weights, {RUN_CONFIG}, and {TRACKER} beside it"
@@ -161,7 +161,7 @@ def _faults_of_samples(dataset: Path, training: TrainingSettings, train: int, va
 
 
 def _faults_of_waiting() -> list[str]:
-    """A flow that only follows a job needs no GPU, and must not keep any from that job."""
+    """Return a problem if this flow holds GPUs: it only follows a job, which may be waiting for them."""
     held = os.environ.get("SLURM_GPUS_ON_NODE", "0") if "SLURM_JOB_ID" in os.environ else "0"
     if held in {"", "0"}:
         return []

@@ -1,4 +1,4 @@
-"""GPU jobs in Markdown: what will be submitted, how it ended, what was verified."""
+"""Markdown for GPU jobs: the submission, the end of the job, and the verified values."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ _REQUEUE = (
 
 
 def shell_command(submission: Submission, dry_run: bool = False) -> str:
-    """The command as a shell would take it, for people: flags and overrides on lines of their own."""
+    """Return the command in shell syntax for people, with each flag and override on its own line."""
     arguments = submission.dry_run if dry_run and submission.dry_run else submission.command
     lines = [shlex.quote(arguments[0])]
     for argument in arguments[1:]:
@@ -34,7 +34,7 @@ def shell_command(submission: Submission, dry_run: bool = False) -> str:
 
 
 def describe_submission(submission: Submission, root: Path, launched: bool) -> str:
-    """What will happen, what it will take, the command, the mounts and every setting."""
+    """Return the page about a submission: what happens, the resources, the command, the mounts and every setting."""
     job = submission.job
     mounts = [(str(mount.host), str(mount.container)) for mount in submission.mounts]
     parts = [
@@ -51,7 +51,7 @@ def describe_submission(submission: Submission, root: Path, launched: bool) -> s
 
 
 def describe_checks(checks: Iterable[Check]) -> list[dict[str, str]]:
-    """Rows of a table artifact: what was asked, what was found."""
+    """Return the rows of a table artifact with the requested and the found values."""
     return [
         {"what": check.what, "asked": check.asked, "found": check.found, "": "ok" if check.holds else "DIFFERS"}
         for check in checks
@@ -59,14 +59,14 @@ def describe_checks(checks: Iterable[Check]) -> list[dict[str, str]]:
 
 
 def describe_end(heading: str, sentence: str, log: Path | None, words: str) -> str:
-    """How a job ended: state, reason, and the last lines of its log."""
+    """Return the page about a job's end: state, reason, and the last lines of its log."""
     shown = f"\n\nLog: `{log}`" if log else ""
     fence = "`" * max(3, _longest_run(words) + 1)
     return f"# {heading}\n\n{_plain(sentence)}{shown}\n\n{fence}text\n{words}\n{fence}\n"
 
 
 def describe_training(log: TrainingLog, global_batch_size: int, curves: str | None, page: Path) -> str:
-    """Losses, speed and checkpoints; ``curves``: the plot as a data URI; ``page``: where the report lies."""
+    """Return losses, speed and checkpoints. ``curves``: the plot as a data URI; ``page``: path of the report."""
     parts = ["# What the training logged", f"Report: `{page}`"]
     if curves:
         parts.append(f"![Loss and validation loss by step]({curves})")
@@ -75,7 +75,7 @@ def describe_training(log: TrainingLog, global_batch_size: int, curves: str | No
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table in which no cell is read as markup."""
+    """Return a Markdown table with escaped cells."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join([*lines, *("| " + " | ".join(_plain(cell) for cell in row) + " |" for row in rows)])
 
@@ -161,7 +161,7 @@ def _training_rows(log: TrainingLog, global_batch_size: int) -> list[tuple[str, 
 
 
 def _longest_run(text: str) -> int:
-    """Length of the longest run of backticks."""
+    """Return the length of the longest run of backticks."""
     return max((len(run) for run in "".join(c if c == "`" else " " for c in text).split()), default=0)
 
 

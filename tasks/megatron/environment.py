@@ -1,4 +1,4 @@
-"""What the programs that launch GPU jobs inherit: nothing of this flow's own surroundings that would change the job."""
+"""Environments for the programs that launch GPU jobs, without variables of this flow that would change the job."""
 
 import os
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ from tasks.megatron.settings import GpuJobSettings
 
 Job = TypeVar("Job", bound=GpuJobSettings)
 
-# A launcher that sees a virtual environment uses that one, and ours has none of its packages.
+# A launcher uses an active virtual environment, and ours does not contain its packages.
 _OURS = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "UV_PROJECT_ENVIRONMENT")
 _OF_THE_LAUNCH = ("PREFECT_",)
-# A launcher's job gets PATH, Slurm's variables and those that are named; what makes a session is kept besides.
+# A launcher's job gets PATH, Slurm's variables and those in `env`; the session's variables are kept too.
 _OF_A_SESSION = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"})
 _OF_SLURM = ("SLURM_", "PMI_", "PMIX_")
 _SET_BY_LAUNCHERS = {
     # scripts/training/setup_experiment.py and scripts/conversion/setup_conversion.py: Bridge's sources come first.
     "PYTHONPATH": f"{BRIDGE}/src:{BRIDGE}/3rdparty/Megatron-LM",
-    # NeMo-Run's batch script, through which both submit.
+    # NeMo-Run's batch script, which both use to submit.
     "PYTHONUNBUFFERED": "1",
     "SLURM_UNBUFFEREDIO": "1",
     "TORCHX_MAX_RETRIES": "0",
@@ -31,14 +31,14 @@ _OF_THE_ALLOCATION = ("SLURM_", "SBATCH_", "SRUN_", "PMI_", "PMIX_")
 
 
 def launcher_environment(names: tuple[str, ...], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """For a launcher that submits by itself; ``names`` are passed whatever they are."""
+    """Return the environment for a launcher that submits a job; variables in ``names`` are always passed."""
     kept = _without(environment, _OF_THE_LAUNCH + _OF_THE_ALLOCATION, keep=(*names, "SLURM_CONF"))
-    # The launchers call uv; a uv of the user's own comes first.
+    # The launchers call uv; the user's own uv takes precedence.
     return kept | {"PATH": f"{environment.get('PATH', os.defpath)}{os.pathsep}{Path(find_uv_bin()).parent}"}
 
 
 def allocation_environment(names: tuple[str, ...], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """For srun inside an allocation: what the job of a launcher would have, and nothing of this flow's own."""
+    """Return the environment for srun in an allocation: that of a launcher's job, without this flow's own variables."""
     kept = {
         name: value
         for name, value in environment.items()
@@ -48,9 +48,9 @@ def allocation_environment(names: tuple[str, ...], environment: Mapping[str, str
 
 
 def with_cpu_share(job: Job, environment: Mapping[str, str] = os.environ) -> Job:
-    """In an allocation, settings that give each task its share of the node's CPUs, unless they say so themselves.
+    """Return settings that, in an allocation, give each task its share of the node's CPUs, unless they set a number.
 
-    srun would give each task one CPU: too few to decode images.
+    By default srun gives each task one CPU, which is too few to decode images.
     """
     cpus = environment.get("SLURM_CPUS_ON_NODE", "")
     if job.run_by != "allocation" or job.cpus_per_task or not cpus.isdigit():

@@ -1,4 +1,4 @@
-"""Follow a Slurm job to its end, or run a job's program in the allocation that this process holds."""
+"""Functions that follow a Slurm job to its end, or run a job's program in this process's allocation."""
 
 import contextlib
 import os
@@ -22,9 +22,9 @@ _STEP_GRACE_SECONDS = 30
 
 
 def follow(job_id: int, poll_seconds: float, say: Callable[[str], None]) -> slurm.Job:
-    """Watch a job until it has ended; ``say`` hears of every change of state, and now and then the log's last line.
+    """Watch a job until it has ended; pass every state change, and sometimes the log's last line, to ``say``.
 
-    A Slurm that does not answer is asked again for as long as it takes: its jobs go on. Nothing is cancelled here.
+    If Slurm does not answer, poll again without a limit: its jobs keep running. This function never cancels a job.
     """
     voice = _Voice(say)
     known, lost = slurm.Job(job_id, "PENDING"), 0
@@ -67,7 +67,7 @@ def _look(job_id: int, say: Callable[[str], None]) -> slurm.Job | None:
 
 
 def check_end(job: slurm.Job) -> None:
-    """Raises PipelineError with state, reason and the log's last lines unless the job completed."""
+    """Raise PipelineError with state, reason and the log's last lines unless the job completed."""
     if job.state == "COMPLETED":
         return
     way_out = {
@@ -83,22 +83,22 @@ def check_end(job: slurm.Job) -> None:
 
 
 def last_words(job: slurm.Job) -> str:
-    """The last lines of the job's own log and of its newest step's: either may say why it ended."""
+    """Return the last lines of the job's own log and of its newest step's log: either may show why it ended."""
     logs = logs_of(job.job_id, job.log)
     words = {path.name: tail(path, TAIL_LINES) for path in (*logs[:1], *logs[-1:])}
     return "\n".join(f"{name}:\n{text}" for name, text in words.items() if text)
 
 
 def last_line(job: slurm.Job) -> str:
-    """The last line of the newest step's log, or of the job's own."""
+    """Return the last line of the newest step's log, or of the job's own."""
     logs = logs_of(job.job_id, job.log)
     return tail(logs[-1], 1) if logs else ""
 
 
 def run_in_allocation(submission: Submission, log: Path, poll_seconds: float, say: Callable[[str], None]) -> None:
-    """Run the program with srun on the GPUs that this job holds. Raises PipelineError with its last words.
+    """Run the program with srun on this job's GPUs. Raises PipelineError with the last lines of its output.
 
-    The step ends with this process: a cancelled flow leaves nothing on the GPUs.
+    The step is terminated when this call ends, so a cancelled flow leaves nothing running on the GPUs.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
@@ -139,10 +139,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def step_log(folder: Path) -> Path:
-    """Where the program's output goes in an allocation: one file a Slurm job, so that a resumed one adds its own."""
+    """Return the log of the program in an allocation: one file per Slurm job, so that a resumed job gets its own."""
     return folder / f"step-{os.environ.get('SLURM_JOB_ID', '0')}.out"
 
 
 def step_logs(folder: Path) -> list[Path]:
-    """The output of all Slurm jobs that ran the program in this folder, oldest first."""
+    """Return the logs of all Slurm jobs that ran the program in this folder, oldest first."""
     return sorted(folder.glob("step-*.out"), key=lambda path: path.stat().st_mtime_ns)

@@ -1,4 +1,4 @@
-"""What all jobs of a training logged together, kept in one file: a training may take several jobs to its last step."""
+"""Log entries of all jobs of a training in one file: a training may need several jobs to reach its last step."""
 
 import json
 import math
@@ -15,14 +15,14 @@ _TOLD = {"recipe", "mode", "hf_model", "hf_revision", "max_steps", "global_batch
 
 
 def keep_log(path: Path, training: TrainingSettings, logs: Iterable[Path]) -> TrainingLog:
-    """Add what a job logged to the file at ``path``; gives the whole."""
+    """Add a job's log entries to the file at ``path``; return the complete log."""
     log = read_history(path).followed_by(read_training_log(logs))
     write_json(path, {"name": training.name, "settings": training.model_dump(mode="json", include=_TOLD), **_json(log)})
     return log
 
 
 def read_history(path: Path) -> TrainingLog:
-    """What was kept so far; an empty log if there is nothing, or nothing that can be read."""
+    """Read the log kept so far; return an empty log if the file is missing or invalid."""
     try:
         kept = json.loads(path.read_bytes())
         rows = [{**row, "loss": math.nan if row["loss"] is None else row["loss"]} for row in kept["iterations"]]

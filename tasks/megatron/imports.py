@@ -1,4 +1,4 @@
-"""Whether a checkpoint has been imported already, from the receipt that its import left."""
+"""Receipt of a checkpoint import, which shows that the checkpoint was already imported."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ _WHAT_COUNTS = {"name", "hf_model", "hf_revision", "torch_dtype", "tp", "pp", "e
 
 
 def finished_import(root: Path, checkpoint: CheckpointSettings, folder: Path) -> Path | None:
-    """The checkpoint, if its import left a receipt of the same settings and the files are there."""
+    """Return the checkpoint if a receipt with the same settings exists and its files are complete, else None."""
     receipt = read_receipt(folder / RECEIPT)
     if checkpoint.overwrite or receipt is None or not receipt.is_for(_work(checkpoint)):
         return None
@@ -24,7 +24,7 @@ def finished_import(root: Path, checkpoint: CheckpointSettings, folder: Path) ->
 
 
 def leave_receipt(checkpoint: CheckpointSettings, folder: Path) -> None:
-    """Note that the import is complete."""
+    """Write the receipt of a complete import."""
     _work(checkpoint).write(folder / RECEIPT)
 
 

@@ -1,7 +1,7 @@
-"""Which Slurm job a launcher submitted: from what it says, else from what NeMo-Run noted.
+"""Job id of the job that a launcher submitted: from its output, else from NeMo-Run's notes.
 
-Bridge's launchers submit through NeMo-Run. Its summary names the job, but asks sacct first, and on a cluster without
-accounting it fails there, after submitting. By then it has noted the job in ``.slurm_jobs`` of its home.
+Bridge's launchers submit through NeMo-Run. Its summary contains the job id, but calls sacct first: on a cluster
+without accounting it fails there, after submitting. It has already recorded the job in ``.slurm_jobs`` of its home.
 """
 
 import os
@@ -15,7 +15,7 @@ _NOTED = re.compile(r"^(\d+) = ", re.MULTILINE)
 
 
 def said(log: Path) -> int | None:
-    """The job that the launcher's output names; None if it names none, or there is none."""
+    """Return the job id in the launcher's output, or None if it contains none or the log is missing."""
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -26,13 +26,13 @@ def said(log: Path) -> int | None:
 
 @dataclass(frozen=True)
 class Notes:
-    """NeMo-Run's notes, and how long they were before the launch."""
+    """NeMo-Run's list of submitted jobs, and its size in bytes before the launch."""
 
     path: Path
     size: int
 
     def new_jobs(self) -> list[int]:
-        """Jobs noted since."""
+        """Return the jobs recorded since the launch."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.size)
@@ -43,7 +43,7 @@ class Notes:
 
 
 def notes_now() -> Notes:
-    """The notes as they are before a launch."""
+    """Return path and current size of the notes, before a launch."""
     home = os.environ.get("NEMORUN_HOME") or str(Path("~/.nemo_run").expanduser())
     path = Path(home) / ".slurm_jobs"
     return Notes(path, path.stat().st_size if path.exists() else 0)

@@ -1,8 +1,8 @@
-"""Launch a GPU job through Bridge's own launcher, once: a job that an earlier run launched is joined, not doubled.
+"""Launch of a GPU job through Bridge's own launcher, exactly once: a job of an earlier run is joined.
 
-``job.json`` in the launch folder stands for a job that is being followed. It is written as soon as the launcher has
-named the job, and becomes ``last-job.json`` when its end has been dealt with. Before it there is ``launching.json``
-(attempt.py).
+``job.json`` in the launch folder records the job that is being followed. It is written as soon as the job id is
+known, and renamed to ``last-job.json`` when the end of the job has been handled. Until it is written,
+``launching.json`` records the launcher (attempt.py).
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _GRACE_SECONDS = 5
 
 
 class LaunchRecord(BaseModel):
-    """A job that was launched. ``identity``: digest of its settings; ``launcher``: its launcher's process id, or 0."""
+    """A launched job. ``identity``: digest of its settings; ``launcher``: process id of its launcher, or 0."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,16 +41,16 @@ class LaunchRecord(BaseModel):
 
 
 def identity_of(submission: Submission, root: Path) -> str:
-    """Which job this is, whatever it resumes from and however it is watched."""
+    """Return the digest that identifies a job, regardless of what it resumes from and how it is watched."""
     settings = submission.job.model_dump(mode="json", exclude={"poll_seconds", "submission_dry_run"})
     if "processor_route" in settings:
-        # The route changes nothing that is rendered; a job that was launched under its former name is still this one.
+        # The route does not change the command, and a job that was launched under a former route name is the same job.
         settings["processor_route"] = "recipe"
     return digest({"kind": submission.kind, "root": str(root), "settings": settings})
 
 
 def read_record(folder: Path) -> LaunchRecord | None:
-    """The job that is being followed; None if there is none."""
+    """Return the job that is being followed, or None."""
     try:
         return LaunchRecord.model_validate_json((folder / RECORD).read_bytes())
     except (OSError, ValidationError):
@@ -58,13 +58,13 @@ def read_record(folder: Path) -> LaunchRecord | None:
 
 
 def is_launched(submission: Submission, root: Path, folder: Path) -> bool:
-    """Whether an earlier run launched this job, or was about to, and nobody has dealt with its end."""
+    """Return whether an earlier run launched this job, or was about to, and its end has not been handled yet."""
     known = read_record(folder) or unfinished(folder)
     return known is not None and known.identity == identity_of(submission, root)
 
 
 def dry_run(submission: Submission, folder: Path) -> str:
-    """What the launcher says when it only renders. Raises PipelineError with its last words if it fails."""
+    """Return the output of the launcher's dry run. Raises PipelineError with its last lines if it fails."""
     if submission.dry_run is None:
         return ""
     log = folder / "dry-run.log"
@@ -85,12 +85,12 @@ def dry_run(submission: Submission, folder: Path) -> str:
 def launch(
     submission: Submission, root: Path, folder: Path, say: Callable[[str], None], stale: Path | None = None
 ) -> int:
-    """Launch the job, or join the one of an earlier run of the same settings; gives its id.
+    """Launch the job, or join the job of an earlier run with the same settings; return its id.
 
-    ``stale``: a file that the job will write, and that must not be taken for the job's if an earlier one left it.
+    ``stale``: a file that the job will write; one from an earlier job is removed before the launch.
 
-    Raises SettingsError if a job of other settings is still alive in this folder, PipelineError with the launcher's
-    last words if it names no job, TransientError if Slurm does not answer.
+    Raises SettingsError if a job with other settings is still active in this folder, PipelineError with the
+    launcher's last lines if its job id cannot be found, TransientError if Slurm does not answer.
     """
     identity, log = identity_of(submission, root), folder / LAUNCHER_LOG
     if record := read_record(folder) or found_again(folder):
@@ -106,7 +106,7 @@ def launch(
     if stale:
         stale.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    log.unlink(missing_ok=True)  # what an earlier launcher said must not be taken for this one's
+    log.unlink(missing_ok=True)  # a job id of an earlier launcher must not be mistaken for the new one
     attempt, lock = begin(folder, identity, notes_now())
     try:
         process = _start(submission, submission.command, log, (lock,))
@@ -119,12 +119,12 @@ def launch(
         _end(process)
         raise
     finally:
-        # A launcher that stays to show the job's log is left alone: ended now, it might take the job along.
+        # Do not stop a launcher that stays to show the job's log: it might cancel the job.
         _note_job(folder, attempt, outcome(attempt, log, wait=False), process.pid)
 
 
 def found_again(folder: Path) -> LaunchRecord | None:
-    """Hear the launcher of a run that died to its end, and note its job, if it has one; gives the note."""
+    """Wait for the launcher of a run that died, record its job if it submitted one, and return the record."""
     attempt = unfinished(folder)
     return _note_job(folder, attempt, outcome(attempt, folder / LAUNCHER_LOG)) if attempt else None
 
@@ -138,7 +138,7 @@ def _note_job(folder: Path, attempt: Attempt, job_id: int | None, launcher: int 
 
 
 def settle(folder: Path) -> None:
-    """The end of the job has been dealt with: the next launch is a new one."""
+    """Archive the job's record after its end was handled, and stop its launcher: the next launch is a new job."""
     if record := read_record(folder):
         if record.launcher:
             _end_child(record.launcher)
@@ -146,7 +146,7 @@ def settle(folder: Path) -> None:
 
 
 def _end_child(pid: int) -> None:
-    """End the launcher, if this process started it: without accounting, NeMo-Run waits for ever for an ended job."""
+    """Stop the launcher if this process started it: without accounting, NeMo-Run waits forever for an ended job."""
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         if number:
             with contextlib.suppress(ProcessLookupError):
@@ -156,7 +156,7 @@ def _end_child(pid: int) -> None:
             try:
                 if os.waitpid(pid, os.WNOHANG)[0]:
                     return
-            except ChildProcessError:  # another run's, or gone
+            except ChildProcessError:  # started by another run, or already reaped
                 return
             time.sleep(0.1)
 
@@ -179,7 +179,7 @@ def _wait_for_job_id(process: subprocess.Popen[bytes], log: Path, attempt: Attem
 def _start(
     submission: Submission, command: tuple[str, ...], log: Path, inherited: tuple[int, ...] = ()
 ) -> subprocess.Popen[bytes]:
-    """The launcher, in a process group of its own, with the descriptors that it shall hold."""
+    """Start the launcher in its own session, with the descriptors that it inherits."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What a Megatron log tells: losses, validation, speed, checkpoints; and the last words of any log."""
+"""Parser of Megatron logs (losses, validation, speed, checkpoints), and the last lines of any log."""
 
 import math
 import re
@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-# Megatron's training_log: " iteration       10/    1000 | key: value | …", behind a time and a rank, or not.
+# Megatron's training_log: " iteration       10/    1000 | key: value | …", optionally after a time and a rank.
 _ITERATION = re.compile(r"\biteration\s+(\d+)/\s*(\d+) \|(.*)")
 _VALIDATION = re.compile(r"validation loss at iteration (\d+)\b.*?\|\s*lm loss value: (\S+)")
 _CHECKPOINT = re.compile(r"successfully saved checkpoint from iteration\s+(\d+)\b")
-# Megatron-Bridge's own line ahead of it.
+# Megatron-Bridge's own line, which precedes it.
 _UTILIZATION = re.compile(r"GPU utilization:\s*([\d.]+)\s*MODEL_TFLOP/s/GPU")
 _CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """One logged step. ``seconds`` a step; ``tflops``: model TFLOP/s a GPU; None or NaN where the log has none."""
+    """One logged step. ``seconds`` per step; ``tflops``: model TFLOP/s per GPU; None or NaN if not logged."""
 
     step: int
     of: int
@@ -30,19 +30,19 @@ class Iteration:
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """What was logged, in the order of steps; a step that a resumed job repeated counts as logged last."""
+    """Log entries in the order of steps; for a step that a resumed job repeated, the last entry counts."""
 
     iterations: tuple[Iteration, ...]
     validation: tuple[tuple[int, float], ...]
     checkpoints: tuple[int, ...]
 
     def samples_per_second(self, global_batch_size: int) -> float | None:
-        """Samples a second, over the logged steps without the first, which compiles; None if that is none."""
+        """Return samples per second over the logged steps except the first, which compiles; None without such steps."""
         times = [entry.seconds for entry in self.iterations[1:] if entry.seconds]
         return global_batch_size * len(times) / sum(times) if times else None
 
     def followed_by(self, later: "TrainingLog") -> "TrainingLog":
-        """This log up to where ``later`` begins, then that: steps that were done again count as logged last."""
+        """Return this log up to the first step of ``later``, followed by ``later``, which replaces repeated steps."""
         start = later.iterations[0].step if later.iterations else math.inf
         validation = {step: loss for step, loss in self.validation if step < start} | dict(later.validation)
         return TrainingLog(
@@ -53,7 +53,7 @@ class TrainingLog:
 
 
 def step_in(text: str) -> tuple[int, int] | None:
-    """The step that a line tells of, and of how many; None if it tells of none."""
+    """Return the step in a log line and the total number of steps, or None if the line contains none."""
     found = _ITERATION.search(text)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -90,7 +90,7 @@ def _read(path: Path) -> TrainingLog:
 
 
 def logs_of(job_id: int, log: Path | None) -> list[Path]:
-    """The job's own log, then those of its steps, which NeMo-Run writes beside it, oldest first."""
+    """Return the job's own log, then the logs of its steps, which NeMo-Run writes beside it, oldest first."""
     if log is None:
         return []
     number = re.compile(rf"(?<!\d){job_id}(?!\d)")
@@ -100,7 +100,7 @@ def logs_of(job_id: int, log: Path | None) -> list[Path]:
 
 
 def tail(path: Path, lines: int) -> str:
-    """The last lines of a log, without control characters; empty if there is no such file."""
+    """Return the last lines of a log, without control characters; empty if the file cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 400 * lines))

@@ -1,4 +1,4 @@
-"""Where a GPU job reads and writes, on the host and as seen inside its container."""
+"""Paths that a GPU job reads and writes, on the host and inside its container."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,18 +7,18 @@ from tasks.contracts.layout import DataRoot
 from tasks.megatron.settings import CHECKPOINT_NAME, CheckpointSettings, GpuJobSettings, TrainingSettings
 
 BRIDGE = Path("/opt/Megatron-Bridge")
-"""Where the checkout lies inside the container; Bridge's launchers start their programs from there."""
+"""Path of the checkout inside the container; Bridge's launchers start their programs from there."""
 
 FIRST_ITERATION = "iter_0000000"
 TRACKER = "latest_checkpointed_iteration.txt"
-"""Megatron's note of the newest checkpoint in a folder of checkpoints: its iteration, as text."""
+"""Megatron's file with the iteration of the newest checkpoint in a folder of checkpoints, as text."""
 RUN_CONFIG = "run_config.yaml"
-"""Bridge's configuration in an iteration's folder, written after the tracker: only then the checkpoint is complete."""
+"""Bridge's configuration in an iteration's folder; it is written after the tracker and completes the checkpoint."""
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A folder of the host that the container sees."""
+    """A folder of the host that is mounted into the container."""
 
     host: Path
     container: Path
@@ -28,7 +28,7 @@ class Mount:
 
 
 def mounts_of(root: Path, job: GpuJobSettings) -> tuple[Mount, ...]:
-    """The data root under its own name, the checkout, then what the settings add."""
+    """Return the mounts: the data root under its own path, the checkout, then those of the settings."""
     further = (text.partition(":") for text in job.mounts)
     return (
         Mount(root, root),
@@ -38,7 +38,7 @@ def mounts_of(root: Path, job: GpuJobSettings) -> tuple[Mount, ...]:
 
 
 def inside(path: Path, mounts: tuple[Mount, ...]) -> Path | None:
-    """``path`` of the host as the container sees it; None if no mount holds it."""
+    """Return the container's path for the host's ``path``, or None if it is under no mount."""
     holding = [mount for mount in mounts if path.is_relative_to(mount.host)]
     if not holding:
         return None
@@ -47,13 +47,13 @@ def inside(path: Path, mounts: tuple[Mount, ...]) -> Path | None:
 
 
 def imported_checkpoint(root: Path, checkpoint: CheckpointSettings) -> Path:
-    """The folder that the import fills; its one iteration lies in ``iter_0000000``."""
+    """Return the folder of the imported checkpoint; its only iteration is in ``iter_0000000``."""
     return DataRoot(root).checkpoint(checkpoint.name)
 
 
 @dataclass(frozen=True)
 class TrainingPlaces:
-    """Where a training reads and writes, on the host."""
+    """Paths that a training reads and writes, on the host."""
 
     dataset: Path
     checkpoint: Path
@@ -62,7 +62,7 @@ class TrainingPlaces:
 
 
 def training_places(root: Path, training: TrainingSettings) -> TrainingPlaces:
-    """The places that the settings name, and the usual ones of the data root for those that they leave open."""
+    """Return the paths from the settings, with defaults in the data root for those that are not set."""
     layout = DataRoot(root)
     folder = layout.training(training.name)
     return TrainingPlaces(
@@ -74,7 +74,7 @@ def training_places(root: Path, training: TrainingSettings) -> TrainingPlaces:
 
 
 def newest_checkpoint(save_dir: Path) -> int | None:
-    """Iteration of the newest complete checkpoint in a folder; None if there is none."""
+    """Return the iteration of the newest checkpoint in a folder, or None if there is none or it is incomplete."""
     try:
         iteration = int((save_dir / TRACKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -84,10 +84,10 @@ def newest_checkpoint(save_dir: Path) -> int | None:
 
 
 def holds_files(folder: Path) -> bool:
-    """Whether there is anything in a folder."""
+    """Return whether a folder exists and is not empty."""
     return folder.is_dir() and any(folder.iterdir())
 
 
 def holds_weights(iteration: Path) -> bool:
-    """Return whether an iteration's folder holds anything besides Bridge's configuration."""
+    """Return whether an iteration's folder contains anything other than Bridge's configuration."""
     return iteration.is_dir() and any(path.name != RUN_CONFIG for path in iteration.iterdir())

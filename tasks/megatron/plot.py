@@ -1,4 +1,4 @@
-"""Loss and validation loss by step, as a picture that fits into an artifact."""
+"""Plot of loss and validation loss by step, as an image for an artifact."""
 
 import base64
 import io
@@ -9,10 +9,10 @@ _WIDTH_INCHES, _HEIGHT_INCHES, _DPI = 8, 4, 100
 
 
 def curves(log: TrainingLog) -> str | None:
-    """A PNG as a data URI; None if nothing was logged."""
+    """Return the plot as a PNG data URI, or None if nothing was logged."""
     if not log.iterations and not log.validation:
         return None
-    # Slow to import, and of no use to anyone else here.
+    # Imported here because it is slow to import and needed only for this plot.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(_WIDTH_INCHES, _HEIGHT_INCHES), layout="constrained")

@@ -1,7 +1,7 @@
-"""The commands that start GPU jobs, as lists of arguments; a shell is never asked to read them.
+"""Commands that start GPU jobs, as lists of arguments that never pass through a shell.
 
-Flags and overrides are those of Megatron-Bridge's scripts/conversion/convert.sh, scripts/training/train.sh and of
-the programs that these start inside the container, scripts/conversion/run_conversion.py and
+Flags and overrides are those of Megatron-Bridge's scripts/conversion/convert.sh and scripts/training/train.sh, and of
+the programs that these start in the container: scripts/conversion/run_conversion.py and
 scripts/training/run_recipe.py.
 """
 
@@ -27,7 +27,7 @@ RUN_CONVERSION, RUN_RECIPE = "scripts/conversion/run_conversion.py", "scripts/tr
 
 @dataclass(frozen=True)
 class Submission:
-    """One GPU job: the command that launches it, and the one that only renders it (an allocation has none)."""
+    """One GPU job: the command that launches it, and the dry-run command (None in an allocation)."""
 
     kind: Kind
     job: GpuJobSettings
@@ -37,7 +37,7 @@ class Submission:
 
 
 def render_import(root: Path, checkpoint: CheckpointSettings) -> Submission:
-    """The import of a checkpoint. ``root``: absolute path of the data root."""
+    """Return the submission of a checkpoint import. ``root``: absolute path of the data root."""
     mounts = mounts_of(root, checkpoint)
     program = _import_arguments(seen(imported_checkpoint(root, checkpoint), mounts), checkpoint)
     if checkpoint.run_by == "allocation":
@@ -48,7 +48,7 @@ def render_import(root: Path, checkpoint: CheckpointSettings) -> Submission:
 
 
 def render_training(root: Path, training: TrainingSettings) -> Submission:
-    """A training. ``root``: absolute path of the data root."""
+    """Return the submission of a training. ``root``: absolute path of the data root."""
     mounts = mounts_of(root, training)
     program = _training_arguments(root, training, mounts)
     if training.run_by == "allocation":
@@ -83,7 +83,7 @@ def _execution_arguments(job: GpuJobSettings, mounts: tuple[Mount, ...]) -> tupl
 
 
 def _srun(job: GpuJobSettings, mounts: tuple[Mount, ...], script: str, program: tuple[str, ...]) -> tuple[str, ...]:
-    """One task a GPU, in the container: what the launcher's own job would start."""
+    """Return the srun command that starts what a launcher's job would: one task per GPU, in the container."""
     options = [f"--nodes={job.nodes}", f"--ntasks={job.nodes * job.gpus_per_node}"]
     options += [f"--ntasks-per-node={job.gpus_per_node}", "--wait=60", "--kill-on-bad-exit=1"]
     if job.cpus_per_task:
@@ -122,13 +122,13 @@ def _training_arguments(root: Path, training: TrainingSettings, mounts: tuple[Mo
 
 
 def overrides_of(root: Path, training: TrainingSettings, mounts: tuple[Mount, ...]) -> dict[str, str]:
-    """The overrides of Bridge's configuration that the settings stand for, paths as seen inside."""
+    """Return the overrides of Bridge's configuration for the settings, with paths inside the container."""
     places = training_places(root, training)
     save_dir = str(seen(places.save_dir, mounts))
     resumes = training.resume and newest_checkpoint(places.save_dir) is not None
     return {
         "train.global_batch_size": str(training.global_batch_size),
-        # Bridge does not keep the two micro batch sizes equal.
+        # Bridge does not keep these two micro batch sizes equal, so both are set.
         "train.micro_batch_size": str(training.micro_batch_size),
         "dataset.micro_batch_size": str(training.micro_batch_size),
         "dataset.path": str(seen(places.dataset, mounts)),
@@ -148,7 +148,7 @@ def overrides_of(root: Path, training: TrainingSettings, mounts: tuple[Mount, ..
 
 
 PROCESSOR_KEYS = ("dataset.task_encoder.hf_processor_path", "dataset.task_encoder.hf_processor_revision")
-"""Keys of the processor and its revision: on every route Bridge has replaced the dataset before it reads overrides."""
+"""Keys of the processor and its revision, on every route: Bridge replaces the dataset before it applies overrides."""
 
 
 def _processor(training: TrainingSettings) -> dict[str, str]:
@@ -164,7 +164,7 @@ OPTIONAL_KEYS = {
     "eval_interval": "validation.eval_interval",
     "eval_iters": "validation.eval_iters",
 }
-"""Settings that are the recipe's unless given, and their keys."""
+"""Settings that default to the recipe's values, and their keys."""
 
 
 def _given(training: TrainingSettings) -> dict[str, str]:
@@ -177,5 +177,5 @@ def _lower(value: bool) -> str:
 
 
 def seen(path: Path, mounts: tuple[Mount, ...]) -> Path:
-    """As the container sees it; a path that no mount holds stays itself and is a finding of the checks."""
+    """Return the container's path; a path under no mount is returned unchanged, and the checks report it."""
     return inside(path, mounts) or path

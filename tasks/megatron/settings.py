@@ -1,4 +1,4 @@
-"""The settings of the GPU jobs: what is imported, what is trained, and where the job runs."""
+"""Settings of the GPU jobs: checkpoint import, training, and where the job runs."""
 
 from typing import Annotated, Literal, Self
 
@@ -52,7 +52,7 @@ OWN_OVERRIDES = frozenset(
         "logger.save_config_filepath",
     }
 )
-"""Keys of Bridge's configuration that fields of TrainingSettings, or the data root, decide."""
+"""Keys of Bridge's configuration that are set by fields of TrainingSettings or by the data root."""
 
 
 _FORMER_ROUTES = {"direct": "direct-hf", "recipe": "recipe-owned"}
@@ -63,7 +63,7 @@ def _current_route(route: object) -> object:
 
 
 ProcessorRoute = Annotated[Literal["direct-hf", "recipe-owned"], BeforeValidator(_current_route)]
-"""Where Bridge's selector ``energon`` takes its task encoder from, in the words of its documentation."""
+"""Source of the task encoder for Bridge's selector ``energon``, in the terms of Bridge's documentation."""
 
 
 class GpuJobSettings(Settings):
@@ -177,7 +177,7 @@ class TrainingSettings(GpuJobSettings):
         return self
 
 
-# What the names of Bridge's recipes promise; its run_recipe.py refuses another mode.
+# Modes by a part of the recipe's name; Bridge's run_recipe.py rejects any other mode.
 _MODES_OF_RECIPES = (
     ("_peft_", ("lora", "dora")),
     ("_pretrain_", ("pretrain",)),

@@ -1,4 +1,4 @@
-"""What Slurm says about one job, and how to cancel it, through Slurm's command line tools."""
+"""State of a Slurm job, and its cancellation, through Slurm's command line tools."""
 
 import os
 import re
@@ -9,13 +9,13 @@ from pathlib import Path
 from tasks.contracts.errors import PipelineError, TransientError
 
 LOST = "LOST"
-"""Our own word for a job that no part of Slurm remembers."""
+"""State, not one of Slurm's, for a job that neither slurmctld nor accounting knows."""
 
 _LIVE = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "REQUEUED"}
     | {"REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT", "COMPLETING"}
 )
-# SLURM_* of an allocation would change what the commands do; SLURM_CONF says which cluster is meant.
+# SLURM_* variables of an allocation would change what the commands do; SLURM_CONF selects the cluster.
 _KEPT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "SLURM_CONF", "TZ", "USER")
 _UNKNOWN = "Invalid job id specified"
 _NO_ACCOUNTING = ("accounting storage is disabled", "no accounting")
@@ -24,7 +24,7 @@ _TIMEOUT_SECONDS = 60
 
 @dataclass(frozen=True)
 class Job:
-    """A job at one moment, in Slurm's words. ``log``: the file that its batch script writes to."""
+    """A job at one moment, in Slurm's terms. ``log``: the file that its batch script writes to."""
 
     job_id: int
     state: str
@@ -50,7 +50,7 @@ class Job:
 
 
 def look(job_id: int) -> Job:
-    """The job now: from slurmctld, else from accounting, else LOST. Raises TransientError if Slurm does not answer."""
+    """Query a job: in slurmctld, then in accounting, else LOST. Raises TransientError if Slurm does not answer."""
     answer = _ask("scontrol", "-o", "show", "job", str(job_id))
     if answer.returncode == 0:
         return _from_scontrol(job_id, answer.stdout)
@@ -61,7 +61,7 @@ def look(job_id: int) -> Job:
 
 
 def cancel(job_id: int) -> None:
-    """Cancel a job; one that is over already is fine. Raises PipelineError if Slurm refuses."""
+    """Cancel a job unless it has already ended. Raises PipelineError if Slurm rejects the request."""
     answer = _ask("scancel", str(job_id))
     if answer.returncode and _UNKNOWN not in answer.stderr:
         raise PipelineError(f"scancel {job_id}: {answer.stderr.strip()}; cancel the job by hand")
@@ -82,7 +82,7 @@ def _ask(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def _from_scontrol(job_id: int, text: str) -> Job:
-    # The job's name comes first and may hold anything, so fields are looked for after it.
+    # The job's name comes first and may contain anything, so parse only the fields after it.
     fields = dict(re.findall(r" (\S+?)=(\S*)", text[text.find(" UserId=") :]))
     log = fields.get("StdOut", "")
     return Job(

@@ -17,41 +17,41 @@ from tasks.running.retries import RETRIES
 @task(name="dry-run", task_run_name="dry-run-{submission.kind}")
 @fails_in_words
 def dry_run_task(submission: Submission, folder: Path) -> str:
-    """What the launcher renders. Not retried: what it refuses, it refuses again."""
+    """Return the output of the launcher's dry run. Not retried: a failed dry run would fail again."""
     return dry_run(submission, folder)
 
 
 @task(name="launch-job", task_run_name="launch-{submission.kind}")
 @fails_in_words
 def launch_task(submission: Submission, root: Path, folder: Path, stale: Path | None = None) -> int:
-    """Launch a job, or join the one that an earlier run launched. Not retried: a launcher may have submitted."""
+    """Launch a job, or join the job of an earlier run. Not retried: the launcher may already have submitted."""
     return launch(submission, root, folder, get_run_logger().info, stale)
 
 
 @task(name="follow-job", task_run_name="follow-{job_id}", **RETRIES)
 @fails_in_words
 def follow_task(job_id: int, poll_seconds: float) -> Job:
-    """Follow a job to its end. A retry is safe: it only looks."""
+    """Follow a job to its end. Safe to retry: it only reads the job's state."""
     return follow(job_id, poll_seconds, _Teller().say)
 
 
 @task(name="run-in-allocation", task_run_name="run-{submission.kind}")
 @fails_in_words
 def run_in_allocation_task(submission: Submission, folder: Path) -> Path:
-    """Run the program on the GPUs that this flow's job holds; gives its log. Not retried: the GPUs are the job's."""
+    """Run the program on the GPUs of this flow's job; return its log. Not retried, since the job holds the GPUs."""
     log = step_log(folder)
     run_in_allocation(submission, log, submission.job.poll_seconds, _Teller().say)
     return log
 
 
 class _Teller:
-    """Hands on what is said of a job; the steps of a training are shown as its progress."""
+    """Logger of a job's messages that shows the steps of a training as progress."""
 
     def __init__(self) -> None:
         self.progress: ProgressArtifact | None = None
 
     def say(self, text: str) -> None:
-        """Log a line, and note the step if it tells of one."""
+        """Log a line, and update the progress if it contains a step."""
         get_run_logger().info("%s", text)
         if (found := step_in(text)) is None:
             return

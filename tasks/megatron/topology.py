@@ -1,4 +1,4 @@
-"""How a model is spread over GPUs, and whether so many GPUs can carry it."""
+"""Topology of a model over GPUs, and the checks that it fits the number of GPUs."""
 
 from dataclasses import dataclass
 
@@ -24,16 +24,16 @@ RECIPES = {
     "qwen35_vl_35b_a3b_pretrain_mock_config": _QWEN_35B,
     "qwen35_vl_35b_a3b_pretrain_8gpu_h100_bf16_mock_config": _QWEN_35B,
 }
-"""What recipes set themselves, read from Megatron-Bridge's recipes/qwen_vl/h100/qwen35_vl.py: one, under two names."""
+"""Topologies of recipes, from Megatron-Bridge's recipes/qwen_vl/h100/qwen35_vl.py: one recipe with two names."""
 
 
 def import_topology(checkpoint: CheckpointSettings) -> Topology:
-    """The topology of an import."""
+    """Return the topology of an import."""
     return Topology(checkpoint.tp, checkpoint.pp, 1, checkpoint.ep, checkpoint.etp)
 
 
 def training_topology(training: TrainingSettings) -> Topology | None:
-    """The topology that a training must have; None if the recipe is not one we know and the settings leave it open."""
+    """Return the topology of a training, or None if the recipe is unknown and the settings do not set all sizes."""
     asked = {name: getattr(training, name) for name in ("tp", "pp", "cp", "ep", "etp")}
     known = RECIPES.get(training.recipe)
     if known is None and None in asked.values():
@@ -42,7 +42,7 @@ def training_topology(training: TrainingSettings) -> Topology | None:
 
 
 def faults_of_topology(topology: Topology, gpus: int) -> list[str]:
-    """Why ``gpus`` GPUs cannot carry the topology: the rules of Bridge's own launchers."""
+    """Return the reasons why the topology does not fit ``gpus`` GPUs, by the rules of Bridge's launchers."""
     faults = []
     dense = topology.tp * topology.pp * topology.cp
     if gpus % dense:
@@ -54,7 +54,7 @@ def faults_of_topology(topology: Topology, gpus: int) -> list[str]:
 
 
 def faults_of_batches(training: TrainingSettings, topology: Topology, gpus: int) -> list[str]:
-    """Why the global batch cannot be made of micro batches on each data-parallel rank."""
+    """Return why the global batch cannot be divided into micro batches on the data-parallel ranks."""
     ranks = gpus // (topology.tp * topology.pp * topology.cp)
     one_pass = training.micro_batch_size * ranks
     if ranks and training.global_batch_size % one_pass:

@@ -1,4 +1,4 @@
-"""Hold what a training resolved, or an import left, against what was asked."""
+"""Comparison of a training's resolved configuration, or an imported checkpoint, with the settings."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +23,14 @@ from tasks.megatron.render import OPTIONAL_KEYS, PROCESSOR_KEYS, overrides_of, s
 from tasks.megatron.settings import CheckpointSettings, TrainingSettings
 from tasks.megatron.topology import Topology, faults_of_topology, training_topology
 
-# Where a field lies under another name in older or newer Bridge versions.
+# Other names of fields in older or newer Bridge versions.
 _ALSO = {"validation.eval_interval": "train.eval_interval", "validation.eval_iters": "train.eval_iters"}
 _TOPOLOGY = ("tp", "pp", "cp", "ep", "etp")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was asked, and what was found."""
+    """One requested value, and the value that was found."""
 
     what: str
     asked: str
@@ -39,7 +39,7 @@ class Check:
 
 
 def read_resolved(path: Path) -> dict[str, Any]:
-    """Bridge's resolved configuration. Raises PipelineError if there is none that can be read."""
+    """Read Bridge's resolved configuration. Raises PipelineError if it is missing or invalid."""
     try:
         content = yaml.load(path.read_bytes(), _Tolerant)
     except OSError:
@@ -52,7 +52,10 @@ def read_resolved(path: Path) -> dict[str, Any]:
 
 
 def check_resolved(root: Path, training: TrainingSettings, resolved: dict[str, Any]) -> tuple[Check, ...]:
-    """Dataset, processor, model, topology, batches, steps, checkpoints and validation: asked and resolved."""
+    """Compare the resolved configuration with the settings.
+
+    Covers dataset, processor, model, topology, batches, steps, checkpoints and validation.
+    """
     mounts = mounts_of(root, training)
     asked = overrides_of(root, training, mounts)
     keys = ["dataset.path", *PROCESSOR_KEYS, "model.hf_model_id", "checkpoint.hf_source_path"]
@@ -66,12 +69,12 @@ def check_resolved(root: Path, training: TrainingSettings, resolved: dict[str, A
 
 
 def differences(checks: tuple[Check, ...]) -> list[str]:
-    """Sentences about what differs."""
+    """Return a sentence for every difference."""
     return [f"{check.what} is {check.found}, asked was {check.asked}" for check in checks if not check.holds]
 
 
 def check_imported(root: Path, checkpoint: CheckpointSettings) -> Path:
-    """The imported checkpoint's first iteration. Raises PipelineError if the job left none."""
+    """Return the folder of the imported iteration. Raises PipelineError if it is missing or incomplete."""
     folder = imported_checkpoint(root, checkpoint)
     iteration = folder / FIRST_ITERATION
     if newest_checkpoint(folder) is None or not holds_weights(iteration):
@@ -83,7 +86,7 @@ def check_imported(root: Path, checkpoint: CheckpointSettings) -> Path:
 
 
 class _Tolerant(yaml.SafeLoader):
-    """Reads Bridge's own types (dtypes, callables) as their text."""
+    """YAML loader that reads Bridge's own types (dtypes, callables) as text."""
 
 
 def _as_text(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> object:
@@ -108,7 +111,7 @@ def _checkpoint_checks(
 
 def _topology_check(training: TrainingSettings, resolved: dict[str, Any]) -> Check:
     sizes = {name: _look_up(resolved, OPTIONAL_KEYS[name]) for name in _TOPOLOGY}
-    # Megatron's default: experts are split as the rest unless told otherwise; no context parallelism.
+    # Megatron's defaults: expert tensor parallelism equals tensor parallelism, and context parallelism is off.
     sizes["etp"], sizes["cp"] = sizes["etp"] or sizes["tp"], sizes["cp"] or 1
     asked = training_topology(training)
     wanted = str(asked) if asked else f"one that fits {gpus_of(training)} GPUs"
