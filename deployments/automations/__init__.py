@@ -1,1 +1,1 @@
-"""Automations of a Prefect server, which tell people of runs that failed, stalled or completed."""
+"""Automations of a Prefect server that notify people of failed, stalled and completed runs."""

@@ -1,4 +1,4 @@
-"""The automations beside this module, and loading them into a Prefect server."""
+"""Loader for the automations in this folder's YAML files, which creates them on a Prefect server."""
 
 from importlib.resources import files
 from typing import Any
@@ -15,11 +15,11 @@ BODY = """\
 {{ flow.name }}: {{ flow_run.name }} is {{ flow_run.state.name }}. {{ flow_run.state.message }}
 {{ (flow_run|ui_url) or "" }}
 """
-"""Jinja, filled in by the server when an automation fires."""
+"""Body of a notification: a Jinja template that the server renders when an automation fires."""
 
 
 def automations(block: UUID | None) -> list[AutomationCore]:
-    """The automations in the YAML files beside this module, each with a notification if there is a block for it."""
+    """Read the automations in this folder's YAML files. With a block, each sends a notification through it."""
     found = []
     declarations = (path for path in files(__package__).iterdir() if path.name.endswith(".yaml"))
     for path in sorted(declarations, key=lambda path: path.name):
@@ -32,7 +32,7 @@ def automations(block: UUID | None) -> list[AutomationCore]:
 
 
 def load(notify: str | None) -> list[str]:
-    """Create or replace the automations on the configured server; their names. Raises SettingsError."""
+    """Create or replace the automations on the configured server; return their names. Raises SettingsError."""
     with get_client(sync_client=True) as client:
         loaded = automations(_block(client, notify) if notify else None)
         for automation in loaded:

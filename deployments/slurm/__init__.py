@@ -1,1 +1,1 @@
-"""The Slurm work pool: a Prefect worker (type ``slurm-sbatch``) that drives Slurm's command line tools."""
+"""The Slurm work pool: a Prefect worker (type ``slurm-sbatch``) that uses Slurm's command line tools."""

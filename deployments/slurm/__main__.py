@@ -1,4 +1,4 @@
-"""Moved: ``datacomp-energon pool`` and ``datacomp-energon render``."""
+"""Moved to ``datacomp-energon pool`` and ``datacomp-energon render``."""
 
 if __name__ == "__main__":
     from cli.main import name_replacement

@@ -1,4 +1,4 @@
-"""After a restart: finds the pool's unfinished runs, and for each its job, wherever the last worker was killed."""
+"""Adoption of jobs after a worker's restart: finds the jobs of the pool's unfinished runs."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from tasks.slurm.job_folder import job_in_queue, newest_folder, note_job_id, not
 
 
 class Adoption:
-    """Looks for jobs that no worker watches."""
+    """A search for jobs that this worker does not watch yet."""
 
     def __init__(
         self, worker: WorkerContext, supervisor: Supervisor, slurm: Slurm, settings: SlurmWorkerSettings
@@ -27,7 +27,7 @@ class Adoption:
         self._worker, self._supervisor, self._slurm, self._settings = worker, supervisor, slurm, settings
 
     async def find(self) -> list[Supervised]:
-        """Jobs to watch from now on. Raises SlurmUnavailable while the cluster does not answer."""
+        """Return the jobs to watch from now on. Raises SlurmUnavailable if the cluster does not answer."""
         runs = [run for run in await self._unfinished_runs() if self._is_free(run)]
         if not runs:
             return []
@@ -44,7 +44,7 @@ class Adoption:
                 await self._schedule_again(run, folder)
             return None
         pid = JobPid(cluster, job_id)
-        # Somebody may have begun to submit or to watch it while we asked.
+        # The run may have been submitted, watched or deleted meanwhile.
         fresh = await states.read_run(self._worker.client, run.id)
         if fresh is None or not self._is_free(fresh) or not _of_this_cluster(fresh, cluster):
             return None
@@ -54,7 +54,7 @@ class Adoption:
         return Supervised(run, pid, folder, variables)
 
     async def _schedule_again(self, run: FlowRun, folder: Path | None) -> None:
-        """A run that was claimed but never became a job would wait for ever."""
+        """Reschedule a run that has been pending for ``orphan_seconds`` without a job: it would wait forever."""
         state = run.state
         if state is None or not state.is_pending():
             return
@@ -65,7 +65,7 @@ class Adoption:
         await states.reschedule(self._worker.client, run.id, "its worker ended before it became a Slurm job")
 
     async def variables(self, run: FlowRun) -> JobVariables:
-        """Return the job variables of a run; the defaults if they cannot be read."""
+        """Return the job variables of a run, or the defaults if they cannot be read."""
         try:
             configuration = await self._worker.job_configuration.resolve_for_flow_run(
                 run, client=self._worker.client, work_pool=self._worker.work_pool, worker_name=self._worker.name
@@ -84,7 +84,7 @@ class Adoption:
 
 
 def _job_of(folder: Path, queue: Mapping[Path, int]) -> int | None:
-    """The job of an attempt: noted, or, if the worker was killed before it could, found in the queue."""
+    """Return the noted job id of an attempt. If the worker was killed before noting it, search the queue."""
     job_id = noted_job_id(folder)
     if job_id is None and (job_id := job_in_queue(folder, queue)) is not None:
         note_job_id(folder, job_id)

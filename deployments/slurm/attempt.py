@@ -1,6 +1,6 @@
-"""What a job executes in place of ``prefect flow-run execute``: that command, if the run is still this job's.
+"""The command of a job: ``prefect flow-run execute``, but only if the run still belongs to this job.
 
-The job's exit status mirrors its run, so that sacct, ``afterok`` and ``--mail-type=FAIL`` are right.
+The job's exit status mirrors its run's state, so that sacct, ``afterok`` and ``--mail-type=FAIL`` are correct.
 """
 
 import os
@@ -18,12 +18,12 @@ from tasks.contracts.errors import PipelineError
 NOT_STARTED = "The job could not start its run"
 COMMAND = "python3 -m deployments.slurm.attempt"
 _PREFECT = ["prefect", "flow-run", "execute"]
-# Prefect reports the exit status of the flow's process in the message of a crash alone; negative: a signal.
+# Only the message of a crash contains the exit status of the flow's process; a negative one is a signal.
 _STATUS = re.compile(r"status code:? (-?\d+)")
 
 
 def main() -> int:
-    """Execute the run that ``PREFECT__FLOW_RUN_ID`` names; return the job's exit status."""
+    """Execute the run in ``PREFECT__FLOW_RUN_ID`` and return the job's exit status."""
     flow_run_id = UUID(os.environ["PREFECT__FLOW_RUN_ID"])
     try:
         why = superseded(_read(flow_run_id), _own_pid(), _restarts())
@@ -42,12 +42,12 @@ def main() -> int:
 
 
 def superseded(run: FlowRun, own: JobPid, restarts: int) -> str | None:
-    """Return why the job may not execute the run any more; None if the run is still the job's.
+    """Return why the job must not execute the run any more, or None if the run still belongs to the job.
 
-    Job ids grow. The one that the server has may be an earlier job's: the worker writes it after the submission.
+    Job ids increase. The id on the server may be an earlier job's, since the worker updates it after the submission.
     """
     state = run.state
-    # A process that gets SIGTERM may report Crashed before Slurm requeues its job.
+    # After SIGTERM the process may report Crashed before Slurm requeues its job.
     requeued = restarts > 0 and state is not None and state.is_crashed()
     if state is not None and state.is_final() and not requeued:
         return f"flow run {run.id} is already {state.name}"
@@ -58,7 +58,7 @@ def superseded(run: FlowRun, own: JobPid, restarts: int) -> str | None:
 
 
 def exit_status(run: FlowRun) -> int:
-    """Return the exit status that mirrors the run's state: 128 + n if signal n ended the flow's process."""
+    """Return the exit status that mirrors the run's state, 128 + n if signal n ended the flow's process."""
     state = run.state
     if state is None or not state.is_final() or state.is_completed():
         return 0
@@ -87,7 +87,7 @@ def _read(flow_run_id: UUID) -> FlowRun:
 
 
 def _execute() -> int:
-    """Run Prefect's command in this process, which gets the job's signals; return its exit status."""
+    """Run Prefect's command in this process, which receives the job's signals; return the exit status."""
     sys.argv = _PREFECT
     try:
         runpy.run_module("prefect", run_name="__main__", alter_sys=True)

@@ -1,4 +1,4 @@
-"""The work pool's job template: Prefect's own fields, and all Slurm job variables in one model."""
+"""The job configuration of the work pool: Prefect's own fields, and one field with all Slurm job variables."""
 
 import logging
 import shlex
@@ -20,27 +20,27 @@ from tasks.slurm.job_folder import SCRIPT_FILE, new_folder, tag_of
 
 _TEMPLATE: dict[str, Any] = {
     name: "{{ " + name + " }}" for name in JobVariables.model_fields if name != "env"
-}  # env has a place of its own
+}  # the base class has its own field for env
 _SIGTERM = "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"
 
 
 class SlurmVariables(JobVariables, BaseVariables):
-    """What a work pool, a deployment or a run may set."""
+    """The job variables that a work pool, a deployment or a run may set."""
 
 
 class SlurmJobConfiguration(BaseJobConfiguration):
-    """What the worker needs to make one flow run a Slurm job."""
+    """The configuration with which the worker submits one flow run as a Slurm job."""
 
-    # What is refused may be a secret: variables of the job are given by value.
+    # An invalid value may be a secret, such as an environment variable.
     model_config = ConfigDict(hide_input_in_errors=True)
 
     slurm: JobVariables = Field(default_factory=JobVariables, json_schema_extra={"template": _TEMPLATE})
 
     @classmethod
     async def resolve_for_flow_run(cls, flow_run: FlowRun, **arguments: Any) -> Self:
-        """Read what the run's job needs from the API, patiently; see the base class for the arguments."""
+        """Read the run's configuration from the API, with retries; see the base class for the arguments."""
         resolve = super().resolve_for_flow_run
-        # The base class takes env out of the run that it is given: each try gets a copy.
+        # The base class removes env from the given run, so each attempt gets a copy.
         return await ask_before_submission(
             lambda: resolve(flow_run.model_copy(deep=True), **arguments), logging.getLogger(__name__).warning
         )
@@ -54,9 +54,9 @@ class SlurmJobConfiguration(BaseJobConfiguration):
         worker_name: str | None = None,
         worker_id: UUID | None = None,
     ) -> None:
-        """Fill in what depends on the flow run; see the base class for the arguments."""
+        """Set the values that depend on the flow run; see the base class for the arguments."""
         super().prepare_for_flow_run(flow_run, deployment, flow, work_pool, worker_name, worker_id)
-        # A process that gets SIGTERM cannot know why: it gives way, and the worker decides from Slurm's state.
+        # The process does not know why it got SIGTERM. It exits, and the worker decides from Slurm's state.
         self.env.setdefault(_SIGTERM, "relinquish")
 
     @staticmethod
@@ -64,9 +64,9 @@ class SlurmJobConfiguration(BaseJobConfiguration):
         return attempt.COMMAND
 
     def write_files(self, flow_run_id: UUID) -> Path:
-        """Make the folder of a new attempt with its script and environment file; gives the folder.
+        """Create the folder of a new attempt with its script and environment file; return the folder.
 
-        Raises SettingsError if the log directory or a variable cannot be used.
+        Raises SettingsError if the log directory or a variable is invalid.
         """
         folder = new_folder(self.slurm.log_dir, flow_run_id)
         write_environment(folder, {name: value for name, value in self.env.items() if value is not None})
@@ -79,7 +79,7 @@ class SlurmJobConfiguration(BaseJobConfiguration):
 
 
 def job_of(name: str, folder: Path, command: str, variables: JobVariables) -> Job:
-    """The job as the script needs it. The command is split as a shell would, and never run by one."""
+    """Return the job for the script. The command is split like a shell does, but never run by a shell."""
     return Job(
         name=name,
         tag=tag_of(folder),

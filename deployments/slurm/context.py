@@ -1,4 +1,4 @@
-"""What the parts of a Slurm worker need of it: clients, the pool, loggers."""
+"""The interface of a Slurm worker for its parts: API client, pool, loggers."""
 
 import logging
 from typing import Any, Protocol
@@ -10,29 +10,29 @@ from prefect.logging.loggers import PrefectLogAdapter
 
 
 class WorkerContext(Protocol):
-    """A worker as supervisor, adoption and settlement see it."""
+    """The worker's interface for supervisor, adoption, leftovers and settlement."""
 
     name: str
     job_configuration: Any
 
     @property
     def client(self) -> PrefectClient:
-        """The client of Prefect's API."""
+        """Client of Prefect's API."""
 
     @property
     def work_pool(self) -> WorkPool:
-        """The pool that the worker serves."""
+        """Work pool that the worker serves."""
 
     @property
     def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
-        """The worker's own log."""
+        """Logger of the worker."""
 
     @property
     def submitting(self) -> set[UUID]:
-        """Runs whose job is being submitted."""
+        """Ids of the runs that are being submitted."""
 
     def get_flow_run_logger(self, flow_run: FlowRun) -> PrefectLogAdapter:
-        """Return the log of a flow run."""
+        """Return the logger of a flow run."""
 
     async def cluster(self) -> str:
         """Return the name of the Slurm cluster."""

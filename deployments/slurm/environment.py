@@ -1,4 +1,4 @@
-"""The job's environment file: everything that may be secret, readable by its owner alone."""
+"""The job's environment file, which may hold secrets. Only its owner can read it."""
 
 import os
 import shlex
@@ -14,10 +14,10 @@ _CERTIFICATE = "PREFECT_API_SSL_CERT_FILE"
 
 
 def write_environment(folder: Path, env: Mapping[str, str]) -> None:
-    """Write ``env`` as a file that the batch script reads.
+    """Write ``env`` as a file that the batch script sources.
 
-    A private CA that Prefect's client uses is copied beside it, since it may lie where no node can see it.
-    Raises SettingsError for a name or a value that no environment can hold, OSError as the file system does.
+    Copies the private CA of Prefect's client beside it, since the nodes may not see the original. Raises
+    SettingsError for an invalid name or value, and the file system's OSError.
     """
     env = _with_certificate(folder, env)
     lines = [_line(name, env[name]) for name in sorted(env)]
@@ -27,7 +27,7 @@ def write_environment(folder: Path, env: Mapping[str, str]) -> None:
 
 
 def remove_environment(folder: Path) -> None:
-    """Delete the file once the job has ended: no secret stays behind."""
+    """Delete the environment file after the job has ended, since it may hold secrets."""
     (folder / ENVIRONMENT_FILE).unlink(missing_ok=True)
 
 

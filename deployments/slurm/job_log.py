@@ -1,4 +1,4 @@
-"""What a job's log says about a run that never reached the API."""
+"""A check of the job's log for runs that never reached the API."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from deployments.slurm.attempt import NOT_STARTED
 from tasks.slurm.job_folder import LOG_FILE, log_tail
 
-# How the log ends when no server answers the job, or one that is not the API.
+# Last lines of the log if the server does not answer, or is not a Prefect API.
 _UNREACHABLE = re.compile(
     r"(?:httpx|httpcore)\.(?:ConnectError|ConnectTimeout|ReadError|ReadTimeout|RemoteProtocolError): ?(?P<why>.*)"
     r"|RuntimeError: Failed to reach API at (?P<address>.*)"
@@ -14,11 +14,11 @@ _UNREACHABLE = re.compile(
     rf"|{NOT_STARTED}: (?P<other>\S+ is not the API of a Prefect server)"
 )
 _LAST_LINES = 15
-"""The cause stands at the end; a job that went on for long after it had another one."""
+"""Number of lines to search. Earlier errors did not end the job, since it kept running."""
 
 
 def unreachable_api(folder: Path, worker_url: str) -> str | None:
-    """Return in a sentence that the job could not reach the API; None if its log names no such cause."""
+    """Return an error message if the job's log shows that it could not reach the API, else None."""
     found = _UNREACHABLE.search(log_tail(folder, _LAST_LINES))
     if found is None:
         return None

@@ -1,7 +1,7 @@
-"""Slots of deployments' concurrency limits: held for a run whose job waits, as nothing else renews them.
+"""Leases on the slots of deployments' concurrency limits, renewed for runs whose jobs are pending.
 
-Prefect gives a slot as a lease of 300 s by default; a running flow renews its own, a queued one is not there yet
-(the server then gives the slot to the next run, and two run at once).
+Prefect gives a slot as a lease of 300 s by default. A running flow renews its own lease, but a queued one cannot. The
+server would then give the slot to the next run, and both would run at once.
 """
 
 import time
@@ -22,7 +22,7 @@ class Leases:
         self._renewed: dict[UUID, float] = {}
 
     async def renew(self, client: PrefectClient, run: FlowRun) -> bool:
-        """Renew the lease of a pending run when it is time. False once its slot has been given away."""
+        """Renew the lease of a pending run if it is due. Return False if its slot was given to another run."""
         lease = run.state.state_details.deployment_concurrency_lease_id if run.state else None
         now = time.monotonic()
         if lease is None or not (run.state and run.state.is_pending()):

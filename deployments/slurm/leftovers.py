@@ -1,4 +1,4 @@
-"""Secrets that a killed worker or flow left in a log directory: private keys, environment files."""
+"""Clean-up of secrets that a killed worker or flow left in a log directory: private keys, environment files."""
 
 import asyncio
 import contextlib
@@ -22,17 +22,17 @@ from tasks.slurm.client import Slurm
 from tasks.slurm.job_folder import ENVIRONMENT_FILE, attempts_of, job_in_queue
 
 SWEEP_SECONDS = 3600.0
-"""Time between two sweeps of a worker; the first is at its start."""
+"""Seconds between two sweeps of a worker; the first is at its start."""
 
 _WINDOW = timedelta(days=30)
-"""Flow runs that ended longer ago are not looked at."""
+"""Flow runs that ended longer ago are ignored."""
 
 _SILENT_SECONDS = 86_400.0
-"""Certificates whose flow ran on another host, or left no holder's note, are kept for as long since its last beat."""
+"""Seconds since the last heartbeat after which certificates from another host, or without a note, are deleted."""
 
 
 class Leftovers:
-    """Environment files of a pool's flow runs that ended while no worker watched."""
+    """A periodic sweep of the environment files of flow runs that ended unwatched."""
 
     def __init__(
         self, worker: WorkerContext, slurm: Slurm, variables: Callable[[FlowRun], Awaitable[JobVariables]]
@@ -42,7 +42,7 @@ class Leftovers:
         self._log_dirs: dict[tuple[UUID | None, str | None], str] = {}
 
     async def sweep_if_due(self) -> None:
-        """Sweep, unless that was done lately; what fails is logged and tried again the next time."""
+        """Sweep if the last sweep is SWEEP_SECONDS old. Log errors and retry at the next call."""
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + SWEEP_SECONDS
@@ -56,7 +56,7 @@ class Leftovers:
         runs = await self._ended_runs()
         parents = [Path(await self._log_dir(run)).expanduser() / str(run.id) for run in runs]
         left = await asyncio.to_thread(_with_environment, parents)
-        # Read after the folders: a job that is not in this answer has ended.
+        # Read after the folders, so that a job missing here has ended.
         queue = await self._slurm.jobs_by_script(live=True) if left else {}
         for folder in left:
             if job_in_queue(folder, queue) is None:
@@ -79,12 +79,12 @@ class Leftovers:
 
 
 def sweep_dask(folder: Path) -> None:
-    """Delete the secrets of Dask clusters whose flow was killed; ``folder`` holds a folder for each flow run."""
+    """Delete the secrets of Dask clusters whose flow was killed. ``folder`` has one subfolder per flow run."""
     for certificates in folder.glob("*/tls-*"):
         if _is_abandoned(certificates):
             shutil.rmtree(certificates, ignore_errors=True)
     for environment in folder.glob(f"*/*/{ENVIRONMENT_FILE}"):
-        # A cluster has its certificates before its first job, and until its last.
+        # Certificates exist from before a cluster's first job until after its last.
         if not any(environment.parents[1].glob("tls-*")):
             with contextlib.suppress(OSError):
                 environment.unlink()
@@ -95,7 +95,7 @@ def _with_environment(parents: list[Path]) -> list[Path]:
 
 
 def _is_abandoned(certificates: Path) -> bool:
-    """Return whether the flow that made the certificates is gone. A held lock, or any doubt, means no."""
+    """Return whether the flow that made the certificates is gone: False if the lock is held, or in doubt."""
     found = holder_of(certificates)
     try:
         with exclusive(certificates / LOCK, wait=False):

@@ -1,4 +1,4 @@
-"""Requests of the worker to a Prefect API that is busy or down for a while."""
+"""Retries of the worker's requests to a Prefect API that is temporarily busy or down."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,10 +12,10 @@ Result = TypeVar("Result")
 
 
 async def ask_before_submission(request: Callable[[], Awaitable[Result]], report: Callable[[str], None]) -> Result:
-    """Return what ``request`` returns; repeat it while the API is busy or down, and report each failure.
+    """Return the result of ``request``. Retry while the API is busy or down, and report each failure.
 
-    The request must be safe to repeat. Raises its last error after half of ``orphan_seconds``: past that, another
-    worker takes the run for abandoned and schedules it again.
+    The request must be safe to repeat. Raises its last error after half of ``orphan_seconds``: later, another worker
+    may treat the run as abandoned and reschedule it.
     """
     loop = asyncio.get_running_loop()
     delay, deadline = 0.5, loop.time() + SlurmWorkerSettings().orphan_seconds / 2

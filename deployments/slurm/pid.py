@@ -1,4 +1,4 @@
-"""How Prefect names a Slurm job: ``cluster:job id``, which is unique on a site with several clusters."""
+"""The identifier of a Slurm job in Prefect: ``cluster:job id``, unique even at a site with several clusters."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class JobPid:
 
     @classmethod
     def parse(cls, text: str) -> "JobPid":
-        """Read one. Raises ValueError naming the expected form."""
+        """Parse an ``infrastructure_pid``. Raises ValueError if it does not have the form ``cluster:job id``."""
         found = re.fullmatch(r"([^:\s]+):(\d+)", text)
         if not found:
             raise ValueError(f"{text!r} names no Slurm job; expected 'cluster:job id', as 'alpha:4711'")

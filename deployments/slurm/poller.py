@@ -1,4 +1,4 @@
-"""One poller for all jobs of a worker: few commands, at an interval that grows while nothing changes."""
+"""One poller for all jobs of a worker: one squeue call per poll, and an interval that grows while nothing changes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -22,15 +22,15 @@ from tasks.slurm.reports import (
 
 Changed = Callable[[JobReport], Awaitable[None]]
 _GROWTH = 1.5
-# A job that Slurm requeues is in one of these for a moment before it is PENDING again. Site and partition decide
-# about that as well as --requeue does, so only a job that stays there has ended.
+# A job that Slurm requeues is briefly in one of these states before it is PENDING again. Whether Slurm requeues depends
+# on site, partition and --requeue, so only a job that stays in such a state has ended.
 _PASSING = frozenset({"PREEMPTED", "NODE_FAIL", "BOOT_FAIL"})
 _ASK_ACCOUNTING = frozenset({"CANCELLED", "OUT_OF_MEMORY"})
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How often the poller asks, in seconds, and how often a job must be missing before it counts as lost."""
+    """Shortest and longest poll interval in seconds, and the number of polls after which a missing job is lost."""
 
     shortest: float = 2
     longest: float = 30
@@ -45,19 +45,19 @@ class _Entry:
     ended: asyncio.Future[JobReport] = field(default_factory=asyncio.Future)
     last: JobReport | None = None
     missing: int = 0
-    lingering: int = 0  # polls in a row in a state that is about to pass
+    lingering: int = 0  # polls in a row in a temporary state
 
     def is_of(self, report: JobReport) -> bool:
-        """Whether a report under the job's id is of this job.
+        """Return whether a report with the job's id is about this job.
 
-        A controller that lost its last moments gives out ids again: then the id is another run's, or anybody's.
-        Only accounting names no script.
+        A controller that lost its latest state assigns ids again, so another job may have the id. The script
+        identifies the job. Only reports from accounting lack it.
         """
         return self.folder is None or not report.script or executes(Path(report.script), self.folder)
 
 
 class Poller:
-    """Watches jobs until each has ended. Slurm being silent never ends one."""
+    """A poller that watches jobs until they end. A job does not count as ended while Slurm does not answer."""
 
     def __init__(self, slurm: Slurm, pace: Pace, logger: Logger | LoggerAdapter[Logger]) -> None:
         self._slurm, self._pace, self._logger = slurm, pace, logger
@@ -68,9 +68,9 @@ class Poller:
         self._silent = False
 
     async def watch(self, job_id: int, folder: Path | None, changed: Changed) -> JobReport:
-        """Wait until the job has ended; ``changed`` is awaited with every new state or reason before that.
+        """Wait until the job has ended and return its last report. Await ``changed`` at each new state or reason.
 
-        ``folder`` is the one of the job's script, by which the job is known from another that got its id.
+        ``folder`` contains the job's script, which distinguishes the job from another one with the same id.
         """
         entry = self._jobs.setdefault((job_id, folder), _Entry(job_id, folder, changed))
         self.hurry()
@@ -80,17 +80,17 @@ class Poller:
             self._jobs.pop((job_id, folder), None)
 
     def hurry(self) -> None:
-        """Something is about to change: ask again soon."""
+        """Poll again soon, because something is about to change."""
         self._interval = self._pace.shortest
         self._news.set()
 
     def last_report(self, job_id: int, folder: Path | None) -> JobReport | None:
-        """What was last heard of a watched job."""
+        """Return the latest report of a watched job, or None."""
         entry = self._jobs.get((job_id, folder))
         return entry.last if entry else None
 
     async def poll(self) -> None:
-        """Ask once about all watched jobs and tell what changed."""
+        """Query Slurm once about all watched jobs and report changes."""
         waiting = [entry for entry in self._jobs.values() if not entry.ended.done()]
         if not waiting:
             return
@@ -109,11 +109,11 @@ class Poller:
             await self._take(entry, report if report and entry.is_of(report) else None)
 
     async def pause(self) -> None:
-        """Wait for the next poll: longer and longer, shorter when a job was added or has changed."""
+        """Wait for the next poll. The wait grows each time, and is short again after a job was added or changed."""
         self._news.clear()
         try:
             await asyncio.wait_for(self._news.wait(), self._interval)
-            # Let a burst of submissions gather: one command for all of them.
+            # Wait for a burst of submissions to finish, so that one command covers all of them.
             await asyncio.sleep(self._pace.shortest)
         except TimeoutError:
             self._interval = min(self._interval * _GROWTH, self._pace.longest)
@@ -132,7 +132,7 @@ class Poller:
         return reports | self._merged(reports, await self._account(ask))
 
     async def _behind_completing(self, report: JobReport) -> JobReport:
-        # A node that does not answer keeps its jobs COMPLETING for hours; scontrol tells how they ended.
+        # A node that does not respond keeps its jobs COMPLETING for hours; scontrol shows their final state.
         answer = await self._slurm.ask("scontrol", "-o", "show", "job", str(report.job_id))
         return replace(parse_scontrol(answer.out) or report, script=report.script)
 
@@ -150,7 +150,7 @@ class Poller:
 
     @staticmethod
     def _merged(reports: dict[int, JobReport], accounts: dict[int, JobReport]) -> dict[int, JobReport]:
-        """Accounts of jobs that squeue has forgotten, and what only accounting knows of the others."""
+        """Return accounting's reports of jobs missing in squeue, and squeue's others with fields from accounting."""
         merged = {}
         for job_id, account in accounts.items():
             seen = reports.get(job_id)

@@ -12,7 +12,7 @@ from tasks.contracts.job_variables import JobVariables
 
 
 def job_template(defaults: JobVariables) -> dict[str, Any]:
-    """The pool's base job template; what ``defaults`` leaves out keeps the default of the variable."""
+    """Return the pool's base job template, with the set values of ``defaults`` as defaults of the variables."""
     template = SlurmWorker.get_default_base_job_template()
     for name, value in defaults.model_dump(mode="json", exclude_unset=True).items():
         template["variables"]["properties"][name]["default"] = value
@@ -20,7 +20,7 @@ def job_template(defaults: JobVariables) -> dict[str, Any]:
 
 
 def create_pool(name: str, defaults: JobVariables, report: Report) -> str:
-    """Create the pool, or bring its template up to date; return what was done. Raises PipelineError."""
+    """Create the pool, or update its template; return a summary. Raises PipelineError."""
     template = job_template(defaults)
     if not PREFECT_API_URL.value():
         raise PipelineError("PREFECT_API_URL is not set: name the server that the compute nodes reach")

@@ -1,4 +1,4 @@
-"""The batch script of a job: sorted #SBATCH lines, then a body that starts the flow run and leaves an exit receipt."""
+"""The batch script of a job: sorted #SBATCH lines, then a body that runs the flow and writes an exit receipt."""
 
 import re
 import shlex
@@ -14,24 +14,24 @@ _BODY = (Path(__file__).parent / "body.sh").read_text(encoding="utf-8")
 
 @dataclass(frozen=True)
 class Job:
-    """One attempt of a flow run as a Slurm job: where its files lie and what it executes."""
+    """One attempt of a flow run as a Slurm job: its folder and its command."""
 
     name: str
     tag: str
     folder: Path
     command: tuple[str, ...]
-    path: str | None = None  # folder put in front of PATH, where `prefect` is found unless the set-up brings its own
+    path: str | None = None  # folder of `prefect`, prepended to PATH; the set-up may override it
 
 
 def render(variables: JobVariables, job: Job) -> str:
-    """The text of the batch script. Nothing in it is secret, and only ``variables.setup`` is run as shell."""
+    """Return the text of the batch script. It holds only public values, and only ``setup`` runs as shell code."""
     head = [f"#SBATCH {line}" for line in directive_lines(directives(variables, job))]
     extra = [line if line.startswith("#") else f"#SBATCH {line}" for line in variables.extra_directives]
     return "\n".join(["#!/bin/bash", *head, *extra, "", _body(variables, job)])
 
 
 def directives(variables: JobVariables, job: Job) -> dict[str, str | None]:
-    """sbatch options by name; None stands for an option without a value."""
+    """Return the sbatch options by name. The value None means an option without a value."""
     v = variables
     folder = str(job.folder)
     notice = notice_seconds(v)
@@ -54,12 +54,12 @@ def directives(variables: JobVariables, job: Job) -> dict[str, str | None]:
         "nodes": v.nodes,
         "ntasks-per-node": v.ntasks_per_node,
         "open-mode": "append",
-        # A percent sign begins one of Slurm's own placeholders.
+        # A percent sign starts a Slurm placeholder.
         "output": f"{folder}/{LOG_FILE}".replace("%", "%%"),
         "partition": v.partition,
         "qos": v.qos,
         "reservation": v.reservation,
-        # To the batch shell alone, and a signal of its own: only so can the receipt tell it from scancel's SIGTERM.
+        # Only to the batch shell, as SIGUSR1, so that the receipt distinguishes it from scancel's SIGTERM.
         "signal": f"B:USR1@{notice}" if notice else None,
         "time": v.time_limit,
     }
@@ -70,24 +70,24 @@ def directives(variables: JobVariables, job: Job) -> dict[str, str | None]:
 
 
 def directive_lines(options: dict[str, str | None]) -> list[str]:
-    """Options as sbatch reads them from a script."""
+    """Return the options in the syntax of #SBATCH lines."""
     return [f"--{name}" if value is None else f"--{name}={quote(value)}" for name, value in options.items()]
 
 
 def quote(value: str) -> str:
-    """Quote a value for an #SBATCH line: sbatch knows quotes, backslashes and comments of its own."""
+    """Quote a value for an #SBATCH line: sbatch has its own rules for quotes, backslashes and comments."""
     if re.fullmatch(r"[A-Za-z0-9_.,:/@%+=-]+", value):
         return value
     return '"' + re.sub(r"""(["'\\#])""", r"\\\1", value) + '"'
 
 
 def environment_path(variables: JobVariables) -> str | None:
-    """The folder of this process's programs, on a shared file system; None for a container, which has its own."""
+    """Return the folder of this Python (on a shared file system), or None for a container, which has its own."""
     return None if variables.container_image else str(Path(sys.executable).parent)
 
 
 def safe_name(name: str) -> str:
-    """A job name that no tool trips over: others' characters become underscores."""
+    """Return a job name that is safe for all tools: special characters become underscores."""
     return re.sub(r"[^A-Za-z0-9_.+-]+", "_", name).strip("_")[:120] or "flow-run"
 
 
@@ -101,7 +101,7 @@ def _body(variables: JobVariables, job: Job) -> str:
         "@PREPARE@": "\n".join([*prepare, *variables.setup]),
         "@COMMAND@": shlex.join([*_container(variables), *job.command]),
     }
-    # One pass, so that no value is taken for another placeholder.
+    # Replace in one pass, so that a value that looks like a placeholder stays as it is.
     return re.sub("|".join(parts), lambda found: parts[found[0]], _BODY)
 
 

@@ -1,4 +1,4 @@
-"""Settings of a worker process (of one run: variables.py); each is an environment variable of the worker."""
+"""Settings of a worker process, as environment variables. Those of one run are in tasks/contracts/job_variables.py."""
 
 from typing import ClassVar
 

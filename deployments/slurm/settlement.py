@@ -1,4 +1,4 @@
-"""The end of a run whose job has ended: told once, however many workers watch it, however long the API is away."""
+"""Settlement of a run whose job has ended: its final state is set once, even with several workers or API outages."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ _LONGEST_DELAY = 60  # seconds
 
 
 async def settle_with_patience(worker: WorkerContext, job: Supervised, report: JobReport) -> None:
-    """Give the run of an ended job the end that it had, trying again until the API has taken it."""
+    """Set the final state of a run from its ended job. Retry until the API accepts it."""
     delay = 1.0
     while True:
         try:
@@ -32,7 +32,7 @@ async def settle_with_patience(worker: WorkerContext, job: Supervised, report: J
                     await _settle(worker, job, report)
                 return
         except BlockingIOError:
-            pass  # another worker is at it
+            pass  # another worker is settling it
         except Exception as error:
             worker.logger.warning("Job %s has ended, but the API does not take it: %s", job.pid, error)
         await asyncio.sleep(delay)
@@ -41,10 +41,10 @@ async def settle_with_patience(worker: WorkerContext, job: Supervised, report: J
 
 @contextlib.contextmanager
 def _alone(folder: Path | None) -> Iterator[bool]:
-    """Hold the job's settlement; yields whether it was settled before. Raises BlockingIOError if another holds it.
+    """Lock the job's settlement; yield whether it was settled before. Raises BlockingIOError if it is locked.
 
-    Two workers of one pool watch the same jobs. Without this both could schedule a run again, and the second, if a
-    new job had begun meanwhile, would start a third. The lock ends with its holder.
+    Two workers of one pool watch the same jobs. Without the lock both could reschedule a run. If a new job had
+    started meanwhile, the second reschedule would start a third one. The lock ends with its holder.
     """
     if folder is None or not folder.is_dir():
         yield False
@@ -56,7 +56,7 @@ def _alone(folder: Path | None) -> Iterator[bool]:
         except BlockingIOError:
             raise
         except OSError:
-            pass  # a full log directory must not keep a run from its end
+            pass  # a full log directory must not prevent the final state
         yield note.is_file() and note.stat().st_size > 0
         with contextlib.suppress(OSError):
             note.write_text("settled\n", encoding="ascii")
@@ -78,12 +78,12 @@ async def _settle(worker: WorkerContext, job: Supervised, report: JobReport) -> 
 
 
 def _show_log(worker: WorkerContext, job: Supervised, run: FlowRun, verdict: Verdict) -> None:
-    # A run that began has told its own story; of one that never did, the job's log is all there is.
+    # A run that started has its own log. For one that never started, the job's log is the only source.
     expected = verdict.fate in {Fate.CANCELLED, Fate.RESCHEDULED} or (run.state and run.state.is_cancelling())
     if run.start_time is not None or job.folder is None or expected:
         return
     if unreachable_api(job.folder, str(worker.client.api_url)):
-        return  # the end of the run says it, without a trace of a hundred lines
+        return  # the state's message says it, without a hundred lines of stack trace
     tail = log_tail(job.folder)
     words = f"The last lines of the job's log:\n{tail}" if tail else "The job left no log."
     worker.get_flow_run_logger(run).error("The run died before it reached the API. %s", words)

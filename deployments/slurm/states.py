@@ -1,4 +1,4 @@
-"""Telling Prefect's server what became of a flow run whose job waits, or has ended."""
+"""State changes of flow runs on Prefect's server while their jobs wait, and after they end."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,14 +13,14 @@ from prefect.states import AwaitingRetry, Cancelled, Crashed, Failed, Pending
 from deployments.slurm.verdict import Fate, Verdict
 from tasks.contracts.exit_status import name_signals
 
-# The server refuses a pending state that bears the name of the one before: two names take turns.
+# The server rejects a pending state with the same name as the previous one, so two names alternate.
 _PENDING_NAMES = ("InfrastructurePending", "SlurmPending")
 _RESCHEDULED = "Rescheduled: "
 _PAGE = 200
 
 
 async def read_run(client: PrefectClient, flow_run_id: UUID) -> FlowRun | None:
-    """The flow run, or None if it was deleted."""
+    """Return the flow run, or None if it was deleted."""
     try:
         return await client.read_flow_run(flow_run_id)
     except ObjectNotFound:
@@ -28,7 +28,7 @@ async def read_run(client: PrefectClient, flow_run_id: UUID) -> FlowRun | None:
 
 
 async def read_pool_runs(client: PrefectClient, pool: str, wanted: Mapping[str, Any]) -> list[FlowRun]:
-    """Read all flow runs of a work pool that a filter's ``wanted`` describes."""
+    """Read all flow runs of a work pool that match the filter ``wanted``."""
     runs: list[FlowRun] = []
     while True:
         page = await client.read_flow_runs(
@@ -43,7 +43,7 @@ async def read_pool_runs(client: PrefectClient, pool: str, wanted: Mapping[str, 
 
 
 async def tell_pending(client: PrefectClient, flow_run_id: UUID, message: str) -> None:
-    """Show why the job waits, as long as the run is pending itself."""
+    """Set the message of a pending run to why its job waits. Skip runs that are not pending."""
     run = await read_run(client, flow_run_id)
     if run is None or run.state is None or not run.state.is_pending() or run.state.message == message:
         return
@@ -53,32 +53,32 @@ async def tell_pending(client: PrefectClient, flow_run_id: UUID, message: str) -
 
 
 async def tell_requeued(client: PrefectClient, flow_run_id: UUID, message: str) -> None:
-    """Slurm has put the job back into the queue: the run is pending again, whatever its process said last."""
+    """Set a running or crashed run to Pending, because Slurm requeued its job."""
     run = await read_run(client, flow_run_id)
     if run is None or run.state is None or not (run.state.is_running() or run.state.is_crashed()):
         return
-    # By force: the server would take a pending state after a running one for a second submission.
+    # By force: the server would treat a pending state after a running one as a second submission.
     await client.set_flow_run_state(flow_run_id, Pending(name=_PENDING_NAMES[0], message=message), force=True)
 
 
 async def count_reschedules(client: PrefectClient, flow_run_id: UUID) -> int:
-    """How often a worker has scheduled this run again; the server's history is the only record."""
+    """Count how often workers have rescheduled this run, from its history on the server."""
     states = await client.read_flow_run_states(flow_run_id)
     return sum(bool(state.message and state.message.startswith(_RESCHEDULED)) for state in states)
 
 
 async def reschedule(client: PrefectClient, flow_run_id: UUID, message: str) -> bool:
-    """Schedule the run again for now; tells whether the server took it."""
+    """Reschedule the run for now; return whether the server accepted it."""
     state: State[None] = AwaitingRetry(message=_RESCHEDULED + message)
     answer = await client.set_flow_run_state(flow_run_id, state)
     return answer.state is not None and answer.state.is_scheduled()
 
 
 async def settle(client: PrefectClient, run: FlowRun, verdict: Verdict) -> str:
-    """Give the run the end that its job had, unless it told its own.
+    """Set the flow run's final state from its job, unless the run already reported one.
 
-    Returns what was done, for the log. A state that the process told stands, with one exception: Crashed, said in
-    its last moment by a process that got a SIGTERM, yields to what Slurm says of the cause.
+    Returns what was done, for the log. One exception: Slurm's cause replaces a Crashed state that the process reported
+    after a SIGTERM.
     """
     state = run.state
     if state is not None and state.is_cancelling():
@@ -104,7 +104,7 @@ async def _set_end(client: PrefectClient, run: FlowRun, verdict: Verdict) -> str
     else:
         make = {Fate.CANCELLED: Cancelled, Fate.FAILED: Failed, Fate.CRASHED: Crashed}[verdict.fate]
         end = make(message=verdict.message)
-    # By force where a Crashed of the process stands in the way; otherwise the flow's own retries have a say.
+    # Force only to replace a Crashed state from the process; otherwise the flow's own retries apply.
     crashed = run.state is not None and run.state.type == StateType.CRASHED
     await client.set_flow_run_state(run.id, end, force=crashed)
     return end.name or verdict.fate.value

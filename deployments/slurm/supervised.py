@@ -1,4 +1,4 @@
-"""A job and the flow run that it executes, as one worker knows them."""
+"""A watched job: one worker's record of a job and its flow run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from tasks.contracts.job_variables import JobVariables
 
 @dataclass
 class Supervised:
-    """A job and the flow run it executes."""
+    """A job, its flow run, and what the worker has reported so far."""
 
     run: FlowRun
     pid: JobPid
@@ -26,5 +26,5 @@ class Supervised:
 
     @property
     def flow_run_id(self) -> UUID:
-        """Id of the run."""
+        """Id of the flow run."""
         return self.run.id

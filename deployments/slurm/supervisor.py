@@ -1,4 +1,4 @@
-"""Sees jobs to their end: tells Prefect what Slurm says, cancels what Prefect cancels, settles what has ended."""
+"""The supervisor of jobs: reports Slurm's state to Prefect, cancels jobs of cancelled runs, settles ended jobs."""
 
 import time
 from collections.abc import Iterable
@@ -20,11 +20,11 @@ from tasks.slurm.reasons import explain, never_starts
 from tasks.slurm.reports import JobReport
 
 _PAGE = 200
-_QUIET_SECONDS = 60  # two reasons that alternate are not told more often than this
+_QUIET_SECONDS = 60  # report alternating reasons at most this often
 
 
 class Supervisor:
-    """All jobs of one worker."""
+    """The supervisor of all jobs of one worker."""
 
     def __init__(self, worker: WorkerContext, slurm: Slurm, poller: Poller, settings: SlurmWorkerSettings) -> None:
         self._worker, self._slurm, self._poller, self._settings = worker, slurm, poller, settings
@@ -32,11 +32,11 @@ class Supervisor:
         self._leases = Leases()
 
     def watches(self, flow_run_id: UUID) -> bool:
-        """Whether the run's job is being watched."""
+        """Return whether the run's job is being watched."""
         return flow_run_id in self._jobs
 
     async def see_to_its_end(self, job: Supervised) -> None:
-        """Watch a job until it has ended, and give its run the end that it had."""
+        """Watch a job until it has ended, then set the final state of its run."""
         watched = self._jobs.get(job.flow_run_id)
         if watched is not None and watched.pid == job.pid:
             return
@@ -49,13 +49,13 @@ class Supervisor:
                 del self._jobs[job.flow_run_id]
 
     async def poll_for_ever(self) -> None:
-        """Look at the queue and at cancellations, again and again; no error ends this."""
+        """Poll Slurm and Prefect in an endless loop. Errors are logged and do not end it."""
         while True:
             try:
                 await self._poller.poll()
                 await self._hear_prefect()
             except Exception:
-                # The API may be away for a while, and one broken answer must not leave all jobs unwatched.
+                # The API may be down for a while, and one bad response must not stop the watch over all jobs.
                 self._worker.logger.exception("Looking after Slurm jobs failed; trying again.")
             await self._poller.pause()
 
@@ -81,7 +81,7 @@ class Supervisor:
         self._log(job, message)
 
     async def _hear_prefect(self) -> None:
-        """What became of the watched runs on the server: cancelled, deleted, or pending with a slot to hold."""
+        """Read the watched runs from the server. Cancel jobs of cancelled or deleted runs; renew other runs' leases."""
         watched = dict(self._jobs)
         runs = await self._runs_of(watched)
         for run_id, job in watched.items():
@@ -103,7 +103,7 @@ class Supervisor:
         return {run.id: run for run in runs}
 
     async def _cancel_in_time(self, job: Supervised) -> None:
-        # A running flow may end by itself; a job that waits has nothing to end.
+        # A running flow gets time to end by itself; a waiting job is cancelled at once.
         job.cancelling_since = job.cancelling_since or time.monotonic()
         report = self._poller.last_report(job.pid.job_id, job.folder)
         patient = report is not None and not report.waiting
@@ -113,11 +113,11 @@ class Supervisor:
             await self._cancel(job, "its flow run was cancelled")
 
     def _waits_in_vain(self, job: Supervised, run: FlowRun) -> bool:
-        """Whether the job still waits although its run has ended: another attempt, or a person, ended it."""
+        """Return whether the job still waits although its run is final, set so by another attempt or a person."""
         report = self._poller.last_report(job.pid.job_id, job.folder)
         if report is None or not report.waiting or run.state is None or not run.state.is_final():
             return False
-        # A process that got SIGTERM may have reported Crashed before Slurm requeued its job.
+        # After SIGTERM the process may have reported Crashed before Slurm requeued its job.
         return not (run.state.is_crashed() and job.restarts)
 
     async def _cancel(self, job: Supervised, reason: str, waiting_only: bool = False) -> None:
@@ -133,8 +133,8 @@ class Supervisor:
         self._poller.hurry()
 
     def _log_once(self, job: Supervised, message: str) -> None:
-        """Log what every look finds again until the job has ended; of a deleted run only the worker's log is left."""
-        kind = message.partition(": ")[0]  # Slurm's own words after it change from look to look
+        """Log a message once although every poll repeats it. The worker's log gets it too: a deleted run has none."""
+        kind = message.partition(": ")[0]  # Slurm's text after the colon changes from poll to poll
         if kind != job.cancel_told:
             job.cancel_told = kind
             self._worker.logger.info("%s: %s", job.pid, message)

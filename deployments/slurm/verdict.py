@@ -1,4 +1,4 @@
-"""What becomes of a flow run when its job has ended: decided from Slurm's state, not from the signal it got."""
+"""The verdict on a flow run whose job has ended, based on Slurm's state and not on the signal that it got."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,13 +7,13 @@ from tasks.contracts.exit_status import exit_code_words, signal_name
 from tasks.contracts.job_variables import JobVariables
 from tasks.slurm.reports import JobReport, Receipt
 
-LOST = "LOST"  # our own word for a job that no part of Slurm remembers
-_OUT_OF_MEMORY_SIGNAL = 125  # Slurm's mark for a step that the kernel ended for its memory
-_LAUNCH_SIGNAL = 53  # Slurm's mark for a job whose output or working directory could not be opened
+LOST = "LOST"  # our own state for a job that Slurm does not know any more
+_OUT_OF_MEMORY_SIGNAL = 125  # Slurm's code for a step that the kernel killed for its memory
+_LAUNCH_SIGNAL = 53  # Slurm's code for a job whose output or working directory could not be opened
 
 
 class Fate(Enum):
-    """What the flow run becomes, unless it told its own end already."""
+    """The final state of the flow run, unless it already reported its own."""
 
     COMPLETED = "completed"
     CRASHED = "crashed"
@@ -24,16 +24,16 @@ class Fate(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The fate of a run, and the cause in words."""
+    """The fate of a run, and a message with the cause."""
 
     fate: Fate
     message: str
-    # A process that gets SIGTERM cannot know why, and may tell Crashed in its last moment; Slurm knows.
+    # A process does not know why it got SIGTERM, and may report Crashed; Slurm knows the cause.
     overrules_crash: bool = False
 
 
 def judge(report: JobReport, receipt: Receipt | None, variables: JobVariables, reschedules: int) -> Verdict:
-    """Decide about the run of an ended job. ``reschedules``: how often this run was rescheduled before."""
+    """Return the verdict on the run of an ended job. ``reschedules``: earlier reschedules of this run."""
     receipt = _of_this_attempt(receipt, report)
     fate = _fate(report, receipt, variables)
     message = describe(report, receipt)
@@ -45,9 +45,9 @@ def judge(report: JobReport, receipt: Receipt | None, variables: JobVariables, r
 
 
 def describe(report: JobReport, receipt: Receipt | None) -> str:
-    """The Slurm cause in one sentence: what ended the job, where, after how long."""
+    """Return one sentence with the cause according to Slurm: what ended the job, where, after how long."""
     where = f" on {report.nodes}" if report.nodes else ""
-    # The script counted its own seconds; Slurm counts on while a node that failed is not given up.
+    # Prefer the script's own count: Slurm keeps counting until it gives up a failed node.
     elapsed = receipt.elapsed if receipt else report.elapsed
     after = f" after {duration(elapsed)}" if elapsed is not None else ""
     return (
@@ -62,7 +62,7 @@ def _advice(report: JobReport, receipt: Receipt | None) -> str:
 
 
 def duration(value: int | None) -> str:
-    """Seconds for people."""
+    """Format seconds as H:MM:SS."""
     if value is None:
         return "unknown time"
     hours, rest = divmod(value, 3600)
@@ -73,7 +73,7 @@ def _fate(report: JobReport, receipt: Receipt | None, variables: JobVariables) -
     if report.state == "CANCELLED":
         return Fate.CANCELLED
     if report.state in {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL"}:
-        # A job that Slurm requeued is not final: the poller keeps watching it.
+        # Not requeued by Slurm: the poller keeps watching a requeued job.
         return Fate.RESCHEDULED
     if _at_time_limit(report, receipt):
         return Fate.RESCHEDULED if variables.on_time_limit == "reschedule" else Fate.FAILED
@@ -104,7 +104,7 @@ def _cause(report: JobReport, receipt: Receipt | None) -> str:
 
 
 def _used(report: JobReport, receipt: Receipt | None) -> str:
-    # What the kernel counted is exact; accounting looks now and then, and misses what goes fast.
+    # The kernel's peak is exact. Accounting samples and misses short peaks.
     if receipt and receipt.memory_peak:
         return f", used {receipt.memory_peak / 2**20:.0f}M"
     return f", used {report.memory_used}" if report.memory_used else ""
@@ -128,7 +128,7 @@ def _cause_when_lost(receipt: Receipt | None) -> str:
 
 
 def _at_time_limit(report: JobReport, receipt: Receipt | None) -> bool:
-    # SIGUSR1 comes from --signal alone, ahead of the limit; the job then ends by itself, as FAILED.
+    # Only --signal sends SIGUSR1, before the limit. The job then ends by itself, as FAILED.
     return report.state == "TIMEOUT" or (
         report.state in {"FAILED", "COMPLETED", LOST} and receipt is not None and receipt.signal == "USR1"
     )

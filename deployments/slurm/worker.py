@@ -1,4 +1,4 @@
-"""The worker of Slurm work pools: one job a flow run, watched by one poller, adopted again after a restart."""
+"""The worker of Slurm work pools: one job per flow run, watched by one poller, adopted again after a restart."""
 
 import asyncio
 import contextlib
@@ -30,15 +30,15 @@ from tasks.slurm.job_folder import SCRIPT_FILE, job_in_queue, newest_folder, not
 
 
 class NoLongerWanted(InfrastructureError):
-    """The run was cancelled, or taken by another worker, before it became a job."""
+    """The run was cancelled, or another worker took it, before its job was submitted."""
 
 
 class SlurmWorkerResult(BaseWorkerResult):
-    """How a job ended. The status is always 0: the worker has told the run's end by then."""
+    """The result of a job. The status is always 0, since the worker has already set the run's final state."""
 
 
 class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerResult]):
-    """Runs each flow run as a Slurm batch job."""
+    """A Prefect worker that runs each flow run as a Slurm batch job."""
 
     type = "slurm-sbatch"
     job_configuration = SlurmJobConfiguration
@@ -64,13 +64,13 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         self._polling: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Start polling with the worker."""
+        """Start the worker and its poll loop."""
         await super().__aenter__()
         self._polling = asyncio.create_task(self._supervisor.poll_for_ever())
         return self
 
     async def __aexit__(self, *exc_info: Any) -> None:
-        """Stop polling after the last run; jobs go on, and the next worker adopts them."""
+        """Stop the worker and its poll loop. Jobs keep running, and the next worker adopts them."""
         try:
             await super().__aexit__(*exc_info)
         finally:
@@ -80,8 +80,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
                     await self._polling
 
     async def sync_with_backend(self) -> None:
-        """Prefect's heartbeat; each time, jobs of the pool that nobody watches are adopted,
-        and now and then what killed workers left is swept."""
+        """Send Prefect's heartbeat, adopt unwatched jobs of the pool, and sweep leftover secrets if due."""
         await super().sync_with_backend()
         if self._work_pool is None or self._runs_task_group is None:
             return
@@ -98,11 +97,11 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         configuration: SlurmJobConfiguration,
         task_status: anyio.abc.TaskStatus[Any] | None = None,
     ) -> SlurmWorkerResult:
-        """Submit the run as a job and see it to its end."""
+        """Submit the run as a job and watch it until the end."""
         try:
             job = await self._submit(flow_run, configuration)
         except InfrastructureError as error:
-            # Told here and not by the base class, which would put a stack trace into the run's log.
+            # Report it here: the base class would put a stack trace into the run's log.
             if not isinstance(error, NoLongerWanted):
                 await self._propose_crashed_state(flow_run, str(error))
             if task_status:
@@ -114,14 +113,17 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         return SlurmWorkerResult(status_code=0, identifier=str(job.pid))
 
     async def _initiate_run(self, flow_run: FlowRun, configuration: SlurmJobConfiguration) -> None:
-        """Submit without waiting; the adoption at the next heartbeat watches the job."""
+        """Submit the run without waiting. The next heartbeat adopts the job."""
         job = await self._submit(flow_run, configuration)
         await self.client.update_flow_run(flow_run.id, infrastructure_pid=str(job.pid))
 
     async def kill_infrastructure(
         self, infrastructure_pid: str, configuration: SlurmJobConfiguration, grace_seconds: int = 30
     ) -> None:
-        """Cancel a job; Slurm sends SIGTERM, and SIGKILL after the site's KillWait."""
+        """Cancel a job. Slurm sends SIGTERM, and SIGKILL after the site's KillWait.
+
+        Raises InfrastructureNotFound if Slurm does not know the job, InfrastructureNotAvailable if cancelling fails.
+        """
         pid = JobPid.parse(infrastructure_pid)
         try:
             if pid.cluster != await self.cluster():
@@ -136,7 +138,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         self._poller.hurry()
 
     async def cluster(self) -> str:
-        """Name of the cluster that this worker submits to. Raises SlurmUnavailable."""
+        """Return the name of the cluster that this worker submits to. Raises SlurmUnavailable."""
         if self._cluster is None:
             self._cluster = await self._slurm.cluster_name()
         return self._cluster
@@ -148,12 +150,12 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
 
     @property
     def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
-        """The worker's own log."""
+        """Logger of the worker."""
         return self._logger
 
     @property
     def submitting(self) -> set[UUID]:
-        """Runs that this worker is submitting right now."""
+        """Ids of the runs that this worker is submitting."""
         return self._submitting_flow_run_ids
 
     async def _submit(self, flow_run: FlowRun, configuration: SlurmJobConfiguration) -> Supervised:
@@ -167,7 +169,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             if folder:
                 remove_environment(folder)
             raise InfrastructureError(f"The run cannot become a Slurm job: {error}") from None
-        # There is a job now: no fault may hide it. Its script names the run, should the note be lost.
+        # The job exists now, so an error must not hide it. If the note fails, its script identifies the run.
         with contextlib.suppress(OSError):
             note_job_id(folder, job_id)
         if late:
@@ -176,10 +178,10 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         return Supervised(flow_run, JobPid(cluster, job_id), folder, configuration.slurm)
 
     async def _with_timely_notice(self, flow_run: FlowRun, variables: JobVariables) -> JobVariables:
-        """Return the variables with a notice that fits into the time limit, also into one that the site sets."""
+        """Return the variables with a notice that fits the time limit, including the site's default limit."""
         limit = None
         if variables.signal_lead_seconds and variables.time_limit is None:
-            with contextlib.suppress(PipelineError):  # the submission itself waits for Slurm
+            with contextlib.suppress(PipelineError):  # the submission itself retries
                 limit = await self._slurm.default_time_limit(variables.partition)
         notice = notice_seconds(variables, limit)
         if notice == variables.signal_lead_seconds:
@@ -192,9 +194,10 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         return variables.filled_with({"signal_lead_seconds": notice})
 
     async def _submit_once(self, flow_run: FlowRun, folder: Path) -> tuple[str, int, bool]:
-        """Submit, again and again while Slurm is silent, but never a script that it has taken already.
+        """Submit the script once. Retry while Slurm does not answer, unless the job is already in the queue.
 
-        Gives the cluster, the job's id, and whether Slurm was silent before.
+        Returns the cluster, the job id, and whether an earlier call of sbatch got no answer. Raises SlurmUnavailable
+        after ``submit_patience_seconds``, NoLongerWanted if the run is not pending any more.
         """
         delay, deadline = 1.0, asyncio.get_running_loop().time() + self._settings.submit_patience_seconds
         tried = False
@@ -214,7 +217,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             delay = min(delay * 2, self._settings.poll_seconds_max)
 
     async def _give_up_if_taken(self, flow_run: FlowRun, folder: Path, job_id: int) -> None:
-        # While Slurm was silent, another worker may have taken the run for lost and scheduled it again.
+        # While Slurm did not answer, another worker may have rescheduled the run.
         try:
             run = await read_run(self.client, flow_run.id)
         except Exception as error:

@@ -1,1 +1,1 @@
-"""Models only: settings, layout, errors, receipts, plan, manifest; imports no Prefect, Dask, torch or pyarrow."""
+"""Models and types that every part shares: settings, layout, errors. Never imports Prefect, Dask, torch or pyarrow."""

@@ -1,4 +1,4 @@
-"""The trusted certificates of this process, as SSL_CERT_FILE names them. Standard library only: it is read first."""
+"""Checks of the trusted certificates in SSL_CERT_FILE. Standard library only: programs import this module first."""
 
 import os
 import ssl
@@ -6,11 +6,11 @@ import sys
 
 BAD_SETTING = 2
 UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "UnknownIssuer", "invalid peer certificate")
-"""How OpenSSL and rustls word that they do not trust a certificate."""
+"""Parts of the messages of OpenSSL and rustls for a certificate that they do not trust."""
 
 
 def exit_if_unreadable() -> None:
-    """Exit with a sentence if SSL_CERT_FILE cannot be read: HTTP clients would raise while they are imported."""
+    """Exit with an error message if SSL_CERT_FILE is unreadable: HTTP clients would raise a stack trace at import."""
     file = os.environ.get("SSL_CERT_FILE")
     if not file:
         return
@@ -26,12 +26,12 @@ def exit_if_unreadable() -> None:
 
 
 def is_untrusted(text: str) -> bool:
-    """Return whether an error's text says that a certificate is not trusted."""
+    """Return whether an error's text is about an untrusted certificate."""
     return any(words in text for words in UNTRUSTED)
 
 
 def trusted_file() -> str:
-    """Return where this process looks for trusted certificates, for an error's text."""
+    """Return where this process looks for trusted certificates, as a clause for an error message."""
     file = os.environ.get("SSL_CERT_FILE")
     if file:
         return f"SSL_CERT_FILE is {file}"

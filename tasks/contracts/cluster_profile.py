@@ -1,4 +1,4 @@
-"""Cluster profiles: one YAML file for a site or a kind of cluster."""
+"""Cluster profiles: one YAML file per site or kind of cluster."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -101,10 +101,10 @@ class ClusterProfile(Settings):
     slurm: JobVariables = Field(JobVariables(), description="Defaults of the job variables of its Slurm work pool.")
 
     def worker_job(self, dask: SlurmDask) -> JobVariables:
-        """What a job of Dask workers asks for: the profile's variables, and those in which it differs.
+        """Return the variables of a Dask worker job: the profile's, overridden by those in ``dask.job``.
 
-        It has one node, and neither notice nor requeue: its workers end ahead of the time limit, and a job that ended
-        is replaced.
+        The job has one node, without notice or requeue: its workers end before the time limit, and dask-jobqueue
+        replaces a job that has ended.
         """
         fixed = {"nodes": 1, "ntasks_per_node": None, "requeue": False, "signal_lead_seconds": 0, "dependency": None}
         return self.slurm.filled_with({**dask.job.model_dump(exclude_unset=True), **fixed})
@@ -117,7 +117,7 @@ class ClusterProfile(Settings):
 
 
 def lifetime_seconds(dask: SlurmDask, job: JobVariables) -> int | None:
-    """Seconds after which a worker ends by itself; None without a time limit. Raises ValueError if there are none."""
+    """Return the seconds after which a worker ends; None without a time limit. Raises ValueError if none are left."""
     limit = time_limit_seconds(job.time_limit)
     if limit is None:
         return None
@@ -131,7 +131,7 @@ def lifetime_seconds(dask: SlurmDask, job: JobVariables) -> int | None:
 
 
 def load_profile(cluster: str) -> ClusterProfile:
-    """The profile ``cluster``: the name of a shipped one, or the path of a YAML file. Raises SettingsError."""
+    """Load the profile ``cluster``, a shipped profile's name or a YAML file's path. Raises SettingsError."""
     path = Path(cluster)
     text = _read(path) if path.suffix in {".yaml", ".yml"} else _read_shipped(cluster)
     try:
@@ -144,9 +144,9 @@ def load_profile(cluster: str) -> ClusterProfile:
 
 
 def _in_words(fault: Any) -> str:
-    """A fault with its key, its value and a way out."""
+    """Return the message for a validation error: its key, its value and what is wrong."""
     known = _settings_at(fault["loc"][:-1])
-    # The kind of a union's member is part of pydantic's location, but not of the file.
+    # pydantic's location contains the kind of a union's member; the file does not.
     kinds = {"local", "address", "slurm", "srun"} if fault["loc"][:1] == ("dask",) else set()
     key = ".".join(str(part) for n, part in enumerate(fault["loc"]) if not (n == 1 and part in kinds))
     if fault["type"] == "extra_forbidden":

@@ -1,11 +1,11 @@
-"""The errors a user can meet: each one names what is wrong, where, and the way out."""
+"""The errors that a user can meet. Each names what is wrong, where, and what to do."""
 
 
 class PipelineError(Exception):
-    """A fault that repeating the same work will not mend.
+    """An error that a retry will not fix.
 
-    The message is a sentence for a person: it names the file, the key and the value at fault and says
-    what to do. Only the message is kept, so that the error survives pickling between Dask workers.
+    The message is for people: it names the file, the key and the invalid value, and what to do. The error holds only
+    this message, so that it survives pickling between Dask workers.
     """
 
 
@@ -14,11 +14,11 @@ class SettingsError(PipelineError):
 
 
 class BusyError(PipelineError):
-    """Somebody else is at work in the same folder."""
+    """Another process is working in the same folder."""
 
 
 class MetadataError(PipelineError):
-    """The metadata files are not the pinned slice."""
+    """The metadata files differ from the pinned slice."""
 
 
 class DownloadError(PipelineError):
@@ -26,20 +26,20 @@ class DownloadError(PipelineError):
 
 
 class ShardError(PipelineError):
-    """A raw shard cannot be used as it is."""
+    """A raw shard cannot be used."""
 
 
 class GateError(PipelineError):
-    """The data is sound, but does not meet what was asked of it."""
+    """The data is valid, but does not meet the configured minimums."""
 
 
 class PlanError(PipelineError):
-    """The conversion cannot go on with what lies in its folders."""
+    """The conversion cannot resume from the contents of its folders."""
 
 
 class DatasetError(PipelineError):
-    """The prepared dataset is not what its manifest says."""
+    """The prepared dataset does not match its manifest."""
 
 
 class TransientError(PipelineError):
-    """A fault of the moment (network, a busy service): the same work may well succeed later."""
+    """A temporary error (network, a busy service): a retry may succeed."""

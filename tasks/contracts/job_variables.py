@@ -1,4 +1,4 @@
-"""Job variables of the Slurm work pool: what a cluster profile, a deployment or a run may set, in Slurm's syntax."""
+"""Job variables of the Slurm work pool. A cluster profile, a deployment or a run sets them, in Slurm's syntax."""
 
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
@@ -9,7 +9,7 @@ from tasks.contracts.plain_text import shown
 from tasks.contracts.refused_directives import refusal
 from tasks.contracts.settings import Count, Positive, Settings
 
-# Options that the batch script is given by the variables below; only these can be dropped.
+# Options that the variables below add to the batch script; only these can be dropped.
 GENERATED_DIRECTIVES = frozenset({
     "account", "chdir", "comment", "constraint", "cpus-per-task", "dependency", "exclude", "exclusive",
     "gpus-per-node", "gres", "job-name", "mail-type", "mail-user", "mem", "mem-per-cpu", "no-requeue", "nodelist",
@@ -29,7 +29,7 @@ Line = Annotated[str, _text(r"^[^\x00-\x1f\x7f]+$")]
 
 
 class JobVariables(Settings):
-    """One Slurm job for one flow run. What is left out is left to the site's defaults."""
+    """The variables of one Slurm job for one flow run. Unset variables keep the site's defaults."""
 
     partition: Names | None = Field(
         None, title="Partition", description="Partition, or several separated by commas (--partition)."
@@ -140,7 +140,7 @@ class JobVariables(Settings):
     )
 
     def filled_with(self, more: dict[str, Any]) -> Self:
-        """A copy that holds ``more`` besides; what nobody set stays unset. Raises ValidationError."""
+        """Return a copy updated with ``more``. Variables that were never set stay unset. Raises ValidationError."""
         return type(self).model_validate({**self.model_dump(exclude_unset=True), **more})
 
     @field_validator("drop_directives")
@@ -188,16 +188,16 @@ class JobVariables(Settings):
 
 
 def notice_seconds(variables: JobVariables, default_limit: int | None = None) -> int:
-    """Return ``signal_lead_seconds``, at most a quarter of the time limit: a longer notice would come at the start.
+    """Return ``signal_lead_seconds``, but at most a quarter of the time limit, so that the flow has time to work.
 
-    ``default_limit`` is in seconds, for a job that asks for no time.
+    ``default_limit`` is the limit in seconds of a job without ``time_limit``.
     """
     limit = time_limit_seconds(variables.time_limit) if variables.time_limit else default_limit
     return min(variables.signal_lead_seconds, max(1, limit // 4)) if limit else variables.signal_lead_seconds
 
 
 def time_limit_seconds(limit: str | None) -> int | None:
-    """Seconds of a time as sbatch takes it (its manual, ``--time``); None: no limit that we know."""
+    """Return the seconds of a time limit in sbatch's format (its manual, ``--time``); None if unlimited or unknown."""
     if limit is None or limit == "UNLIMITED":
         return None
     days, dash, rest = limit.rpartition("-")

@@ -1,4 +1,4 @@
-"""Where everything lies in a data root."""
+"""The folder layout of a data root."""
 
 import os
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ def _usable_path(path: Any) -> Any:
 
 
 GivenPath = Annotated[Path, BeforeValidator(_usable_path), Field(json_schema_extra={"minLength": 1})]
-"""A path that somebody gave. An empty text, as of a variable that is not set, would mean the folder one is in; a name
-in another encoding could not be written down in JSON."""
+"""A path from a user. It must not be empty, as from an unset shell variable, since that would mean the current folder.
+It must be valid UTF-8, since JSON cannot hold another encoding."""
 
 
 @dataclass(frozen=True)
 class DataRoot:
-    """The folders of one data root; the map is in docs/architecture.md."""
+    """The folders of one data root; docs/architecture.md describes them."""
 
     path: Path
 
@@ -41,12 +41,12 @@ class DataRoot:
 
     @property
     def metadata_manifest(self) -> Path:
-        """The receipt of the metadata stage."""
+        """Receipt of the metadata stage."""
         return self.metadata / "metadata-manifest.json"
 
     @property
     def shards(self) -> Path:
-        """Image shards as img2dataset writes them; nothing else is ever written here."""
+        """Raw shards. Only img2dataset writes here."""
         return self.path / "raw" / "shards"
 
     @property
@@ -61,17 +61,17 @@ class DataRoot:
 
     @property
     def downloader_env(self) -> Path:
-        """The environment in which the current img2dataset runs."""
+        """Python environment of the current img2dataset."""
         return self.path / "downloader-env-current"
 
     @property
     def official_env(self) -> Path:
-        """The environment in which the official downloader runs."""
+        """Python environment of the official downloader."""
         return self.path / "downloader-env"
 
     @property
     def upstream(self) -> Path:
-        """The checkout of the official DataComp repository."""
+        """Checkout of the official DataComp repository."""
         return self.path / "datacomp-upstream"
 
     @property
@@ -80,43 +80,43 @@ class DataRoot:
         return self.path / ".prefect-results"
 
     def report(self, name: str) -> Path:
-        """The report of a prepared dataset."""
+        """Return the path of a prepared dataset's report."""
         return self.path / "reports" / name / "index.html"
 
     def dataset(self, name: str = "energon") -> Path:
-        """A prepared dataset."""
+        """Return the folder of a prepared dataset."""
         return self.path / name
 
     def checkpoint(self, name: str) -> Path:
-        """An imported Megatron checkpoint: a folder of iterations."""
+        """Return the folder of an imported Megatron checkpoint, which holds folders of iterations."""
         return self.path / "models" / name
 
     def training(self, name: str) -> Path:
-        """What a training leaves: checkpoints and its resolved configuration."""
+        """Return the output folder of a training: checkpoints and the resolved configuration."""
         return self.path / "training" / name
 
     def training_log(self, name: str) -> Path:
-        """What all jobs of a training logged."""
+        """Return the path of the log of all jobs of a training."""
         return self.training(name) / "log.json"
 
     def training_report(self, name: str) -> Path:
-        """The report of a training."""
+        """Return the path of a training's report."""
         return self.path / "reports" / "training" / name / "index.html"
 
     def launch(self, kind: str, name: str) -> Path:
-        """Notes and logs of the GPU jobs of one kind (the flow's name) and name."""
+        """Return the folder of the notes and logs of GPU jobs of one kind (the flow's name) and name."""
         return self.path / "launches" / f"{kind}-{name}"
 
 
 _DEPLOYED = "PREFECT__FLOW_RUN_ID"
-"""Set by Prefect's workers for the flow run that a process was started for."""
+"""Environment variable that Prefect's workers set in the process of a flow run."""
 
 
 def absolute(path: Path) -> Path:
-    """``path`` as any process of this machine understands it: workers may run in other folders.
+    """Return ``path`` as an absolute path, since workers may run in other folders.
 
-    Raises SettingsError for a relative one in a run that a worker started: its folder is a temporary one, which is
-    removed with all that lies in it.
+    Raises SettingsError for a relative path in a run that a Prefect worker started: the run's folder is temporary
+    and is removed with its contents.
     """
     path = path.expanduser()
     if _DEPLOYED in os.environ and not path.is_absolute():
@@ -128,7 +128,7 @@ def absolute(path: Path) -> Path:
 
 
 def default_audit_dir(shards_dir: Path) -> Path | None:
-    """``<root>/raw/audit`` when the shards lie in ``<root>/raw/shards``, else None."""
+    """Return ``<root>/raw/audit`` if the shards are in ``<root>/raw/shards``, else None."""
     if shards_dir.name == "shards" and shards_dir.parent.name == "raw":
         return shards_dir.parent / "audit"
     return None

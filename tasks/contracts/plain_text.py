@@ -1,7 +1,8 @@
-"""Texts that may stand on a launcher's command line: nothing in them means anything to a shell, to Hydra or to Pyxis.
+"""Types for texts on a launcher's command line, without characters that are special to a shell, Hydra or Pyxis.
 
-Bridge's launchers join their arguments into a batch script, Hydra has a grammar of its own for overrides, and Pyxis
-separates mounts by commas and colons. What these types let through is the same word to all of them, and no option.
+Bridge's launchers join their arguments into a batch script, Hydra has its own grammar for overrides, and Pyxis
+separates mounts by commas and colons. A text that these types accept is the same plain word to all of them, and cannot
+be read as an option.
 """
 
 import re
@@ -13,14 +14,14 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 UNSHOWN = "unshown"
-"""Type of the validation errors whose input must not be shown to anyone."""
+"""Type of the validation errors whose input must not be shown: it may be a secret."""
 
 _NAME = r"[+-]{0,2}[A-Za-z_][A-Za-z0-9_.-]*"
 _PATH = r"/[A-Za-z0-9_./@+-]*"
 
 
 def plain_path(path: Path) -> Path:
-    """``path`` itself. Raises ValueError if it is not absolute, climbs (``..``), or holds a special character."""
+    """Return ``path``. Raises ValueError if it is not absolute, or holds ``..`` or a special character."""
     if not re.fullmatch(_PATH, str(path)) or ".." in path.parts:
         raise ValueError(
             f"{str(path)!r} cannot stand on a launcher's command line: give an absolute path of letters, digits and "
@@ -39,7 +40,7 @@ def _matches(pattern: str, wanted: str) -> Callable[[str], str]:
 
 
 def _matches_unshown(pattern: str, wanted: str) -> Callable[[str], str]:
-    """As ``_matches``, for texts that may hold a secret by mistake: they are told by their name alone."""
+    """Return a check like ``_matches`` for texts that may hold a secret by mistake: errors show only the name."""
 
     def check(value: str) -> str:
         if re.fullmatch(pattern, value):
@@ -50,7 +51,7 @@ def _matches_unshown(pattern: str, wanted: str) -> Callable[[str], str]:
 
 
 def shown(text: str) -> str:
-    """A refused text that may hold a secret, as a message may show it: the name before its ``=``, or nothing of it."""
+    """Return the part of a rejected text that an error may show: the name before its ``=``, else a placeholder."""
     name, equals, _ = text.partition("=")
     return f"{name}=…" if equals and re.fullmatch(_NAME, name) else "what was given (not shown: it may be a secret)"
 
@@ -60,7 +61,7 @@ def _unshown(sentence: str) -> PydanticCustomError:
 
 
 def not_about_the_environment(option: str) -> str:
-    """An option of srun. Refuses those that set variables, since their values would stand in the command."""
+    """Return the srun option. Raises an error if it sets variables: the command would show their values."""
     if re.match("--(export|container-env)(=|$)", option):
         raise _unshown("--export and --container-env are not given here: name variables in env")
     return option
@@ -78,7 +79,7 @@ _OVERRIDE = r"\+{0,2}[a-z_][A-Za-z0-9_.]*=[A-Za-z0-9_./@+-]*"
 
 
 def _shown(pattern: str) -> dict[str, object]:
-    """The pattern as the UI's form and the API check it."""
+    """Return the JSON schema of the pattern, for the UI's form and the API."""
     return {"pattern": f"^{pattern}$"}
 
 

@@ -1,6 +1,6 @@
-"""sbatch options that a job of the pool must not have: they multiply it, move it, or hide it.
+"""sbatch options that a job of the pool must not use, because the worker would lose track of the job.
 
-Names are those of sbatch's manual. Like getopt_long, sbatch takes any prefix of a long option that fits one only.
+Names are from sbatch's manual. Like getopt_long, sbatch accepts any unique prefix of a long option.
 """
 
 import shlex
@@ -29,13 +29,13 @@ _LONG = {
 }
 _SHORT = {"a": "array", "J": "job-name", "M": "clusters", "W": "wait"}
 _SHORT_FLAGS = frozenset("HOQVhksuv")
-"""Short options without a value: more may follow in the same word."""
+"""Short options without a value: another option may follow in the same word."""
 
 _HETEROGENEOUS = frozenset({"hetjob", "packjob"})
 
 
 def refusal(line: str) -> str | None:
-    """Return why a raw line for the head of the script is refused, with the way out; None if it is accepted."""
+    """Return why a raw script line is rejected and what to do; None if it is accepted."""
     if line.startswith("#") and not line.startswith("#SBATCH"):
         other = line.startswith(("#PBS", "#BSUB"))
         return "sbatch reads it as an option of another system; write it as sbatch's own" if other else None

@@ -1,4 +1,4 @@
-"""The settings of the data pipeline, declared once: UI form, command line and docs come from here."""
+"""The settings of the data pipeline, declared once for the UI form, the command line and the docs."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -17,7 +17,7 @@ class Settings(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The schema that makes the UI's form; the form shows descriptions alone, so they tell the limits."""
+        """Return the schema for the UI's form. The form shows only descriptions, so append the limits to them."""
         schema = handler(core)
         for field in handler.resolve_ref_schema(schema).get("properties", {}).values():
             if limits := _limits(field):
@@ -25,10 +25,10 @@ class Settings(BaseModel):
         return schema
 
     def filled_from(self, defaults: dict[str, Any]) -> Self:
-        """A copy in which fields that the caller left out take their value from ``defaults``.
+        """Return a copy in which fields that the caller did not set take their value from ``defaults``.
 
-        A form of the Prefect UI sends every field of a group, the untouched ones with what they showed. So where
-        every field was given, those that have their own default count as left out.
+        A form of the Prefect UI sends every field of a group, including the untouched ones with their shown values.
+        So if every field is set, fields that equal their own default count as not set.
         """
         given = {name: getattr(self, name) for name in self.model_fields_set}
         fields = type(self).model_fields
@@ -41,14 +41,14 @@ _SIGNS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at mos
 
 
 def _limits(field: dict[str, Any]) -> str:
-    """The limits in a field's JSON schema, or in those of its alternatives, in words."""
+    """Return the limits in a field's JSON schema, or in those of its alternatives, in words."""
     branches = [field, *field.get("anyOf", ())]
     limits = [f"{words} {one[sign]:g}" for one in branches for sign, words in _SIGNS.items() if sign in one]
     return ", ".join(limits).capitalize()
 
 
 PLAN_IN_MEMORY = 50_000_000
-"""Samples up to which a plan's search for copies is made in memory."""
+"""Most samples for which a plan searches for duplicates in memory."""
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -67,7 +67,7 @@ Finding = Literal[
     "caption_missing",
     "caption_blank",
 ]
-"""What a look at the metadata can find; what each one means: tasks/metadata/look.py."""
+"""Findings in the metadata; tasks/metadata/look.py explains each."""
 
 
 class TroubleSettings(Settings):

@@ -1,1 +1,1 @@
-"""Reading and writing what lies on disk: files, fingerprints, locks, tars, tables."""
+"""Reading and writing files on disk: JSON, fingerprints, locks, tars, tables."""

@@ -1,4 +1,4 @@
-"""Bytes of an open tar by offset and size, whole however little one call returns."""
+"""Readers of byte ranges in an open tar. They repeat short reads until the range is complete."""
 
 import errno
 import io
@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 _LARGEST_GAP = 64 * 1024
-"""Bytes between the members of a sample that are read in vain rather than with calls of their own."""
+"""Most bytes between the members of a sample that are read and thrown away to save extra calls."""
 
 LARGE_MEMBER = 64 << 20
-"""Bytes above which a member is read piece by piece."""
+"""Size in bytes above which a member is read piece by piece."""
 _PIECE = 1 << 20
 
 
 def read_ranges(file: BinaryIO, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     """Read the bytes at each (offset, size) of an open tar, in one call if they lie close together.
 
-    Raises OSError if the file ends before them.
+    Raises OSError if the file ends too early.
     """
     start = min(ranges)[0]
     ends = [offset + size for offset, size in ranges]
@@ -31,8 +31,8 @@ def read_ranges(file: BinaryIO, ranges: Sequence[tuple[int, int]]) -> list[bytes
 def read_range(file: BinaryIO, offset: int, size: int) -> bytes:
     """Read ``size`` bytes at ``offset``, in as many calls as the file system needs.
 
-    One call returns at most 2 GiB, and network file systems may return less than was asked for. Raises OSError (EIO)
-    if the file ends before that: the tar's index says that the bytes are there.
+    One call returns at most 2 GiB, and network file systems may return less than requested. Raises OSError (EIO) if
+    the file ends too early: according to the tar's index, the bytes exist.
     """
     data = os.pread(file.fileno(), size, offset)
     if len(data) == size:
@@ -49,7 +49,7 @@ def read_range(file: BinaryIO, offset: int, size: int) -> bytes:
 
 
 class MemberFile(io.RawIOBase):
-    """A large member of an open tar as a file, so that it need not fit into memory."""
+    """A large member of an open tar as a file object, so that it need not fit into memory."""
 
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
         self._file = file
@@ -66,13 +66,13 @@ class MemberFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to another place; return it, in bytes from the member's start."""
+        """Move to another position and return it, in bytes from the member's start."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self.size}[whence]
         self._place = max(0, start + offset)
         return self._place
 
     def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer``, less at the member's end. Raises OSError as :func:`read_range` does."""
+        """Fill ``buffer``, less at the member's end; return the byte count. Raises OSError like :func:`read_range`."""
         view = memoryview(buffer).cast("B")
         size = min(len(view), max(0, self.size - self._place))
         view[:size] = read_range(self._file, self._offset + self._place, size)
@@ -80,17 +80,17 @@ class MemberFile(io.RawIOBase):
         return size
 
     def pieces(self) -> Iterator[bytes]:
-        """Read the whole member piece by piece."""
+        """Yield the whole member piece by piece. Raises OSError like :func:`read_range`."""
         for place in range(0, self.size, _PIECE):
             yield read_range(self._file, self._offset + place, min(_PIECE, self.size - place))
 
 
 Content = bytes | MemberFile
-"""The bytes of a member."""
+"""The bytes of a member, or a file object for a large one."""
 
 
 def read_sample(file: BinaryIO, ranges: Sequence[tuple[int, int]]) -> tuple[Content, bytes, bytes]:
-    """Read a sample's JPG, JSON and TXT; a JPG above LARGE_MEMBER comes as a file. Raises OSError."""
+    """Read a sample's JPG, JSON and TXT. Return a JPG above LARGE_MEMBER as a file object. Raises OSError."""
     jpg, json_range, txt = ranges
     if jpg[1] > LARGE_MEMBER:
         return MemberFile(file, *jpg), read_range(file, *json_range), read_range(file, *txt)
@@ -104,5 +104,5 @@ def size_of(content: Content) -> int:
 
 
 def pieces_of(content: Content) -> Iterable[bytes]:
-    """Return all bytes, in order. Raises OSError while they are read."""
+    """Return all bytes in order, as pieces. Iterating over them may raise OSError."""
     return content.pieces() if isinstance(content, MemberFile) else (content,)

@@ -1,4 +1,4 @@
-"""Why the last run of a stage failed: a note beside its receipts that a run that succeeds takes away."""
+"""The failure note: why the last run of a stage failed. It stays beside the receipts until a run succeeds."""
 
 import contextlib
 import json
@@ -11,10 +11,9 @@ from tasks.io.files import write_json
 
 @contextlib.contextmanager
 def failure_noted(folder: Path, what: str) -> Iterator[None]:
-    """Note in ``folder`` with which words ``what`` failed if the block raises; otherwise remove such a note.
+    """Write the error message of ``what`` to ``folder`` if the block raises; otherwise remove an older note.
 
-    A run that another one keeps out has not failed. Whether the note can be written never matters, and no folder is
-    made for it.
+    BusyError does not count as a failure. Errors while writing the note are ignored. A missing folder is not created.
     """
     note = _note(folder, what)
     try:
@@ -31,7 +30,7 @@ def failure_noted(folder: Path, what: str) -> Iterator[None]:
 
 
 def read_failure(folder: Path, what: str) -> str | None:
-    """The words with which ``what`` failed when it last ran in ``folder``, or None."""
+    """Return the error message of the last run of ``what`` in ``folder``, or None if it is missing."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         return str(json.loads(_note(folder, what).read_bytes())["message"])
     return None

@@ -1,4 +1,4 @@
-"""Kinds of download failures: the downloader's reasons are free text, often with the URL or byte counts in them."""
+"""Kinds of download failures. The downloader's reasons are free text, often with the URL or byte counts in it."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ _LONGEST = 60
 
 
 def kind_of(reason: str) -> str:
-    """A reason without what differs from URL to URL: ``IncompleteRead(5 bytes read)`` -> ``IncompleteRead``."""
+    """Return a reason without the parts that vary by URL: ``IncompleteRead(5 bytes read)`` -> ``IncompleteRead``."""
     wrapped = _WRAPPED.fullmatch(reason.strip())
     text = shown_text(" ".join(_BRACKETED.sub("", wrapped[1] if wrapped else reason).split()))
     if text.startswith("HTTP Error "):
@@ -24,7 +24,7 @@ def kind_of(reason: str) -> str:
 
 
 def by_kind(reasons: Mapping[str, int]) -> dict[str, int]:
-    """Counts by kind, the most frequent first."""
+    """Return the counts by kind, most frequent first."""
     kinds: Counter[str] = Counter()
     for reason, count in reasons.items():
         kinds[kind_of(reason)] += count

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: written under another name, fsynced, then renamed."""
+"""Files that are either complete or missing: written under another name, fsynced, then renamed."""
 
 import contextlib
 import errno
@@ -21,8 +21,8 @@ _PASSING = {errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT}
 def atomic_file(path: Path, staging: Path | None = None) -> Iterator[BinaryIO]:
     """Open a file for writing that appears under ``path`` only when the block ends without an error.
 
-    ``staging`` is the folder of the temporary file (the target's own by default); it must lie on the
-    same file system. The file's mode follows the umask. Raises OSError as the file system does, with the path.
+    ``staging`` is the folder of the temporary file (by default the target's own). It must lie on the same file
+    system. The file's mode follows the umask. Raises the file system's OSError, with the path.
     """
     folder = staging or path.parent
     folder.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def atomic_file(path: Path, staging: Path | None = None) -> Iterator[BinaryIO]:
         _rename(temporary, path)
     except BaseException as error:
         if isinstance(error, OSError) and error.errno and error.filename is None:
-            error.filename = str(path)  # a failed write does not tell of which file
+            error.filename = str(path)  # the OSError of a failed write names no file
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
@@ -44,7 +44,7 @@ def atomic_file(path: Path, staging: Path | None = None) -> Iterator[BinaryIO]:
 
 
 def _rename(temporary: Path, path: Path) -> None:
-    """Rename; what a file server says when it is merely busy is tried again, since a rename can be."""
+    """Rename the file. Retry after errors of a busy file server: a rename is safe to repeat."""
     for pause in (0.1, 0.5, 2.0):
         try:
             temporary.replace(path)
@@ -57,7 +57,7 @@ def _rename(temporary: Path, path: Path) -> None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable."""
+    """Fsync ``folder``, so that new and renamed files in it survive a crash."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -83,32 +83,32 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def readable_json(value: Any) -> bytes:
-    """JSON for files that people read: indent 2, sorted keys, final newline, UTF-8."""
+    """Return JSON for files that people read: indent 2, sorted keys, final newline, UTF-8."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    # A lone surrogate (a file name that is not UTF-8) becomes the JSON escape that means it.
+    # A lone surrogate (from a file name that is not UTF-8) becomes its JSON escape.
     return text.encode("utf-8", "backslashreplace")
 
 
 def readable_text(text: str) -> str:
-    """``text`` with escapes for what UTF-8 cannot hold, such as the bytes of a name in another encoding."""
+    """Return ``text`` with escapes for what UTF-8 cannot encode, such as the bytes of a name in another encoding."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def shown_text(text: str) -> str:
-    """A stranger's ``text`` as it may stand in a message: one line, with escapes for control and reordering characters.
+    """Return untrusted ``text`` as one line for a message, with escapes for control and reordering characters.
 
-    A terminal would obey the first, and the second would make a name look like another one.
+    A terminal would execute control characters, and reordering characters can make a name look like another one.
     """
     return _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), readable_text(text))
 
 
 def canonical_json(value: Any) -> bytes:
-    """JSON for hashing: sorted keys, no white space, ASCII only."""
+    """Return JSON for hashing: sorted keys, without white space, ASCII only."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def digest(value: Any) -> str:
-    """SHA-256, in hex, of a JSON value's canonical form."""
+    """Return the SHA-256, in hex, of a JSON value's canonical form."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 

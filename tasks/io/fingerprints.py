@@ -1,4 +1,4 @@
-"""What a file holds (its SHA-256), remembered for as long as its size and times stay the same."""
+"""Fingerprints of files (size and SHA-256), remembered as long as a file's size and times stay the same."""
 
 import contextlib
 import errno
@@ -15,21 +15,21 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from tasks.io.files import digest, sha256_of, write_json
 
 Verify = Literal["changed", "full"]
-"""``changed`` trusts a noted hash while size, mtime and ctime are those of the note; ``full`` hashes again.
+"""``changed`` trusts a noted hash while size, mtime and ctime match the note; ``full`` hashes again.
 
-A flow that runs many jobs hashes each file once all the same: under ``full`` it forgets the notes before the first
-job, and the jobs trust what they find after that.
+A flow with many jobs hashes each file only once, even under ``full``: it deletes the notes before the first job, and
+the jobs then trust the new ones.
 """
 
 _NO_NOTES = {errno.EACCES, errno.EPERM, errno.EROFS}
-"""A folder that may not be written to goes without notes."""
+"""Errors of a folder that cannot be written to: hashes are then not noted."""
 
 _CLOCK_TICK_NS = 20_000_000
-"""Times of local file systems advance in steps of up to 10 ms."""
+"""Twice the coarsest clock step: times of local file systems advance in steps of up to 10 ms."""
 
 
 class NotNotedError(Exception):
-    """A file's hash is not known without reading the file."""
+    """A file's hash is not noted, and reading the file is not allowed here."""
 
 
 _may_hash: ContextVar[bool] = ContextVar("may_hash", default=True)
@@ -37,7 +37,7 @@ _may_hash: ContextVar[bool] = ContextVar("may_hash", default=True)
 
 @contextlib.contextmanager
 def by_notes_alone() -> Iterator[None]:
-    """In the block no file is hashed: one without a note that fits raises NotNotedError."""
+    """Forbid hashing in the block: a file without a matching note raises NotNotedError."""
     token = _may_hash.set(False)
     try:
         yield
@@ -56,9 +56,9 @@ class Fingerprint(BaseModel):
 
 
 class _Note(BaseModel):
-    """A fingerprint with the stat values it was taken at (nanoseconds).
+    """A fingerprint and the file's stat values when it was hashed (times in nanoseconds).
 
-    ``seal`` is a digest of the other values: a note that was changed on disk would make an unchanged file look new.
+    ``seal`` is a digest of the other values. It detects a note that was modified on disk.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,50 +84,50 @@ class _Note(BaseModel):
 
 
 class Fingerprints:
-    """Hashes of files, kept as one small note a file in ``folder``.
+    """Hashes of files, with one small note per file in ``folder``.
 
-    The notes are a cache beside the receipts: deleting them costs time, never correctness.
+    The notes are a cache beside the receipts. Deleting them costs time, never correctness.
     """
 
     def __init__(self, folder: Path, verify: Verify = "changed", keep: bool = True) -> None:
-        """``keep``: whether new hashes are noted; without it ``folder`` is only read, until :meth:`keep_notes`."""
+        """Open the notes in ``folder``. Without ``keep``, hold new notes back until :meth:`keep_notes` writes them."""
         self.folder = folder
         self.verify = verify
         self.keep = keep
         self._held: list[tuple[Path, _Note]] = []
 
     def forget(self) -> None:
-        """Delete all notes, so that every file is hashed again when it is next asked for."""
+        """Delete all notes, so that every file is hashed again on its next use."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def keep_notes(self) -> None:
-        """Write the notes that were held back, and note new hashes from now on."""
+        """Write the notes that were held back, and write new ones from now on."""
         self.keep = True
         for path, note in self._held:
             self._write(path, note)
 
     def of(self, path: Path) -> Fingerprint:
-        """The fingerprint of ``path``; reads the file only if it may have changed. Raises OSError, NotNotedError."""
+        """Return the fingerprint of ``path``. Hash it only if it may have changed. Raises OSError, NotNotedError."""
         noted = self.noted(path) if self.verify == "changed" else None
         if noted is None and not _may_hash.get():
             raise NotNotedError(path)
         return noted or self._hash(path)
 
     def noted(self, path: Path) -> Fingerprint | None:
-        """The fingerprint noted for ``path``, if the file still has the size and times of the note."""
+        """Return the noted fingerprint of ``path`` if the file still has the note's size and times, else None."""
         stat, note = path.stat(), self._read(path)
         if note is None or (note.size, note.mtime_ns, note.ctime_ns) != _times(stat):
             return None
         return Fingerprint(name=path.name, size=note.size, sha256=note.sha256)
 
     def remember(self, path: Path, sha256: str) -> Fingerprint:
-        """Note the hash of a file that was just written and hashed on the way."""
+        """Note the hash of a file that was hashed while it was written; return its fingerprint."""
         note = _Note.of(path.stat(), sha256)
         self._write(path, note)
         return Fingerprint(name=path.name, size=note.size, sha256=sha256)
 
     def matches(self, path: Path, expected: Fingerprint) -> bool:
-        """Whether ``path`` is there and holds what ``expected`` says; its name may be another."""
+        """Return whether ``path`` exists with the size and hash of ``expected``. The name may differ."""
         try:
             if path.stat().st_size != expected.size:
                 return False
@@ -141,7 +141,7 @@ class Fingerprints:
             _outwait_clock_tick(before.st_ctime_ns)
             sha256 = sha256_of(path)
             after = path.stat()
-            # A file that changed under the hash is hashed again: the note must describe one state of it.
+            # Hash again if the file changed meanwhile: the note must describe one state of the file.
             if _times(before) == _times(after):
                 return self.remember(path, sha256)
 
@@ -170,7 +170,7 @@ def _times(stat: os.stat_result) -> tuple[int, int, int]:
 
 
 def _outwait_clock_tick(ctime_ns: int) -> None:
-    """A file that changes again within a tick of the file system's clock keeps its times: let the tick pass first."""
+    """Wait until the clock tick of the last change is over: a second change within it would not change the times."""
     age = time.time_ns() - ctime_ns
     if 0 <= age < _CLOCK_TICK_NS:
         time.sleep((_CLOCK_TICK_NS - age) / 1e9)

@@ -1,11 +1,13 @@
-"""One writer a folder: who holds it, since when, and whether the note of an earlier holder is stale.
+"""A lock for one writer per folder, with a note that names the holder.
 
-What holds where: on one host the system's lock decides, and it ends with its holder. Over NFS (version 4, or 3 with
-its lock service) the server keeps the lock for all hosts; that of a crashed host ends with its lease (about 90 s) or
-with that host's next start. Where hosts do not see each other's locks (NFS with ``nolock``, Lustre with
-``localflock`` or none), the holder's note decides: a live holder touches it, and one that stays untouched while it is
-watched is stale. Two holders that begin within the same moment on such a file system both get in; since files appear
-whole and under the same bytes, that costs work done twice, not data.
+Guarantees:
+
+- On one host the operating system's lock decides. It ends with its holder.
+- Over NFS (version 4, or 3 with its lock service) the server keeps the lock for all hosts. The lock of a crashed host
+  ends with its lease (about 90 s) or with that host's next start.
+- Where hosts do not see each other's locks (NFS with ``nolock``, Lustre with ``localflock`` or none), the holder's note
+  decides. A live holder touches its note; a note that stays untouched while we watch it is stale. Two holders that
+  start at the same moment can both get in. They write complete files with equal bytes, so that costs time, not data.
 """
 
 import contextlib
@@ -27,7 +29,7 @@ from tasks.io.files import write_json
 from tasks.io.locks import exclusive
 
 SILENT_SECONDS = 90.0
-"""A holder on another host that does not touch its note for this long, while we watch, is taken for dead."""
+"""A holder on another host that does not touch its note for this long, while we watch, counts as dead."""
 BEAT_SECONDS = 15.0
 
 LOCK, NOTE = ".lock", ".holder.json"
@@ -36,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class Holder(BaseModel):
-    """Who works in a folder, where, in which batch job and flow run if any, and since when (seconds since 1970)."""
+    """The holder of a folder: process, user, host, batch job and flow run if any, start time (seconds since 1970)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -68,9 +70,9 @@ def one_writer(
 ) -> Iterator[None]:
     """Keep a second ``what`` (download, conversion, …) out of ``folder`` while the block runs.
 
-    ``place`` is what the message names (``folder`` itself by default), ``run`` the flow run's name, ``patience`` how
-    many seconds a holder that is about to end is waited for. The note of a dead holder is taken over, which
-    ``warn`` tells. Why the block fails is noted in the folder. Raises BusyError that names the holder.
+    ``place`` is the path in the message (by default ``folder``), ``run`` is the flow run's name, and ``patience`` is
+    how many seconds to wait for another holder to end. Takes over the lock of a dead holder and reports it with
+    ``warn``. If the block fails, writes the reason to the folder. Raises BusyError with the holder's name.
     """
     note = folder / NOTE
     with contextlib.ExitStack() as stack:
@@ -89,19 +91,19 @@ def one_writer(
 
 
 def holder_of(folder: Path) -> tuple[Holder, bool] | None:
-    """Who holds ``folder`` by its note, and whether that seems alive; only looks, and tries no lock."""
+    """Return the holder in the note of ``folder`` and whether it seems alive, or None. Does not try the lock."""
     note = folder / NOTE
     holder, touched = _read(note), _touched(note)
     if holder is None or touched is None:
         return None
     if holder.host == socket.gethostname() and not Path(f"/proc/{holder.pid}").exists():
         return holder, False
-    # A note from the future is of a host whose clock is wrong: it must not count as alive until that day.
+    # A host with a wrong clock may write a time in the future: the note must not count as alive until then.
     return holder, abs(time.time() - touched / 1e9) < SILENT_SECONDS
 
 
 def _refuse_linked_folders(folder: Path) -> None:
-    """Raise PipelineError if a subfolder is a link: what is written into it would land somewhere else."""
+    """Raise PipelineError if a subfolder is a link: files written into it would land somewhere else."""
     linked = next((path for path in folder.iterdir() if path.is_symlink() and path.is_dir()), None)
     if linked is not None:
         raise PipelineError(
@@ -144,13 +146,13 @@ def _myself(what: str, run: str | None) -> Holder:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
+    except (KeyError, OSError):  # in a container the user may have no name
         return str(os.getuid())
 
 
 @contextlib.contextmanager
 def _heartbeat(note: Path) -> Iterator[None]:
-    """Touch the note now and then while the block runs."""
+    """Touch the note every BEAT_SECONDS while the block runs."""
     over = threading.Event()
 
     def beat() -> None:
@@ -168,7 +170,7 @@ def _heartbeat(note: Path) -> Iterator[None]:
 
 
 def _lives(other: Holder, note: Path) -> bool:
-    """Whether the holder is still at work. We hold the lock, so nobody on this host is; another host is watched."""
+    """Return whether the holder is alive. We hold the lock, so on this host it is dead; on another, watch its note."""
     if other.host == socket.gethostname():
         return False
     seen, end = _touched(note), time.monotonic() + SILENT_SECONDS
@@ -180,7 +182,7 @@ def _lives(other: Holder, note: Path) -> bool:
 
 
 def _touched(note: Path) -> int | None:
-    """When the note was touched; opened for it, since NFS asks the server again only then."""
+    """Return the note's mtime in nanoseconds, or None. Open the file, since NFS asks the server again only then."""
     try:
         with note.open() as file:
             return os.fstat(file.fileno()).st_mtime_ns

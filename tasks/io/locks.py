@@ -1,4 +1,4 @@
-"""A file lock that the system frees when its holder dies."""
+"""A file lock that the operating system releases when its holder dies."""
 
 import contextlib
 import errno
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}
-"""What file systems without locks answer (Lustre mounted without ``flock``, some NFS)."""
+"""Errors of file systems without locks (Lustre mounted without ``flock``, some NFS)."""
 
 
 @contextlib.contextmanager
 def exclusive(path: Path, wait: bool) -> Iterator[None]:
-    """Hold the lock on ``path`` (made if missing). Raises BlockingIOError if it is taken and ``wait`` is false.
+    """Hold the lock on ``path`` (created if missing). Raises BlockingIOError if it is taken and ``wait`` is false.
 
-    Where the file system has no locks, nothing is held: what lies under such a lock must be whole at any moment.
+    On a file system without locks nothing is held, so the protected files must be complete at any moment.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:

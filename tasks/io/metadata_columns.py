@@ -1,4 +1,4 @@
-"""The used columns of a metadata file: the Arrow types they may have, and the plain ones they are cast to."""
+"""The columns of a metadata file that we use: their allowed Arrow types, and the plain types they are cast to."""
 
 import shutil
 from collections.abc import Iterable, Iterator
@@ -21,16 +21,16 @@ def plain_type(name: str, given: pa.DataType) -> pa.DataType | None:
 
 
 def read_plain(file: pq.ParquetFile, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """Read the used columns of an open file, cast to their plain types. Raises pa.ArrowException."""
+    """Yield batches of the used columns of an open file, cast to their plain types. Raises pa.ArrowException."""
     for batch in file.iter_batches(rows, columns=list(USED_COLUMNS)):
         columns = [_cast(name, batch.column(name)) for name in USED_COLUMNS]
         yield pa.RecordBatch.from_arrays(columns, names=list(USED_COLUMNS))
 
 
 def plain_metadata(folder: Path, names: Iterable[str], copies: Path) -> Path:
-    """Return a folder with these files that every version of Arrow reads: ``folder``, or else ``copies``, written anew.
+    """Return a folder with these files in types that every Arrow version reads: ``folder``, or new ``copies``.
 
-    The official downloader's Arrow knows no string views, and img2dataset cannot cut dictionaries into shards.
+    The official downloader's Arrow does not support string views, and img2dataset cannot split dictionaries.
     """
     paths = [folder / name for name in sorted(names)]
     if all(_is_plain(pq.read_schema(path)) for path in paths):

@@ -1,4 +1,4 @@
-"""Proxies in the environment: loopback is never asked for through one."""
+"""Proxy settings in the environment: loopback is always reached without a proxy."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 def exempt_loopback() -> None:
-    """Add loopback to the hosts that this process, and those it starts, reach without a proxy; keep the user's."""
+    """Add loopback to the user's hosts that this process and its children reach without a proxy."""
     for name in ("no_proxy", "NO_PROXY"):
         # Most clients read the lower-case name first; a user may have set either.
         given = os.environ.get(name) or os.environ.get(name.swapcase(), "")

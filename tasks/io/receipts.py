@@ -1,4 +1,4 @@
-"""Receipts: what a finished piece of work took in and what it left, the truth that resume, caching and status read."""
+"""Receipts: inputs and outputs of a finished piece of work. Resume, caching and status rely on them."""
 
 import contextlib
 import time
@@ -17,10 +17,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Receipt(BaseModel):
-    """One finished piece of work. Holds no time, host, process or folder: equal work gives equal bytes.
+    """One finished piece of work, without time, host, process or folder: equal work has equal bytes.
 
-    ``inputs`` and ``settings`` are JSON values that identify the work; ``outputs`` are the files it left
-    (names relative to the folder that the stage writes to); ``counts`` are what it counted.
+    ``inputs`` and ``settings`` are JSON values that identify the work. ``outputs`` are the files it wrote (names
+    relative to the stage's output folder). ``counts`` are the numbers it counted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,22 +34,22 @@ class Receipt(BaseModel):
     counts: dict[str, Any] = {}
 
     def write(self, path: Path) -> None:
-        """Write the receipt atomically: the last act of the work it describes."""
+        """Write the receipt atomically. This must be the last step of the work."""
         write_json(path, self.model_dump(mode="json"))
 
     def is_for(self, work: "Receipt") -> bool:
-        """Whether this receipt tells of the same work: stage, version, inputs and settings."""
+        """Return whether this receipt is for the same work: equal stage, version, inputs and settings."""
         return _identity(self) == _identity(work)
 
     def counts_as(self, model: type[Model]) -> Model | None:
-        """The counts as a value of ``model``; None if they are not one."""
+        """Return the counts as a value of ``model``, or None if they do not validate."""
         try:
             return model.model_validate(self.counts)
         except ValidationError:
             return None
 
     def outputs_intact(self, folder: Path, fingerprints: Fingerprints) -> bool:
-        """Whether every output still lies in ``folder`` unchanged."""
+        """Return whether every output is still in ``folder`` and unchanged."""
         return all(fingerprints.matches(folder / output.name, output) for output in self.outputs)
 
 
@@ -59,7 +59,7 @@ def _identity(receipt: Receipt) -> bytes:
 
 
 def read_receipt(path: Path) -> Receipt | None:
-    """The receipt at ``path``; None if there is none, or none that can be understood."""
+    """Return the receipt at ``path``, or None if it is missing or invalid."""
     try:
         return Receipt.model_validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValidationError):
@@ -67,7 +67,7 @@ def read_receipt(path: Path) -> Receipt | None:
 
 
 def note_timing(folder: Path, name: str, seconds: float, counts: Mapping[str, Any]) -> None:
-    """Append a line to ``timings.jsonl``: kept apart from receipts, outside every comparison."""
+    """Append a line to ``timings.jsonl``. Times are not part of receipts, so that equal work has equal receipts."""
     folder.mkdir(parents=True, exist_ok=True)
     line = canonical_json({"name": name, "seconds": round(seconds, 3), "ended": round(time.time(), 1), **counts})
     with (folder / "timings.jsonl").open("ab") as file:
@@ -76,7 +76,7 @@ def note_timing(folder: Path, name: str, seconds: float, counts: Mapping[str, An
 
 @contextlib.contextmanager
 def timed(folder: Path, name: str) -> Iterator[None]:
-    """Note how long the block took, if it ends without an error."""
+    """Write the block's duration to ``timings.jsonl`` if it ends without an error."""
     started = time.monotonic()
     yield
     note_timing(folder, name, time.monotonic() - started, {})

@@ -1,8 +1,8 @@
-"""The shard index: where every sample of a raw tar lies, kept so that headers are parsed once.
+"""The shard index: the position of every sample in a raw tar, stored so that headers are parsed once.
 
-A cache keyed by the tar's content, never a gate: it is also written for tars with troubles.
-One Parquet file a tar, one row a group: key, offset of the first header, and (extension, offset, size) of
-each member, offsets and sizes in bytes. The tar's fingerprint, troubles and archive end are in the schema's metadata.
+It is a cache, keyed by the tar's content, and not a check: tars with troubles get an index too.
+Each tar has one Parquet file with one row per group: key, offset of the first header, and (extension, offset, size)
+of each member, all in bytes. The schema's metadata hold the tar's fingerprint, troubles and archive end.
 """
 
 import hashlib
@@ -28,9 +28,8 @@ _SCHEMA = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("members", p
 class ShardIndexes:
     """Indexes of the raw tars of one folder.
 
-    ``own`` is where missing indexes are written; ``shared`` (the audit's folder, possibly read-only) is
-    looked into first. ``trust``: whether hashes that are noted in ``shared`` count. ``fingerprints``: in place of
-    those of ``own``.
+    Looks in ``shared`` first (the audit's folder, possibly read-only), and writes missing indexes to ``own``.
+    ``trust``: use the hashes that are noted in ``shared``. ``fingerprints``: use these instead of those in ``own``.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class ShardIndexes:
         self.fingerprints = fingerprints or Fingerprints(own / "fingerprints")
 
     def fingerprint(self, tar: Path) -> Fingerprint:
-        """The tar's fingerprint; hashes the tar if it is new or changed. Raises OSError."""
+        """Return the tar's fingerprint. Hash the tar if it is new or changed. Raises OSError."""
         if self.shared and self.trust:
             noted = Fingerprints(self.shared / "fingerprints").noted(tar)
             if noted:
@@ -50,7 +49,7 @@ class ShardIndexes:
         return self.fingerprints.of(tar)
 
     def contents(self, tar: Path) -> TarContents:
-        """The tar's contents from its index, which is made if there is none for these bytes. Raises OSError."""
+        """Return the tar's contents from its index. Write the index if it is missing or stale. Raises OSError."""
         fingerprint = self.fingerprint(tar)
         for folder in filter(None, (self.shared, self.own)):
             contents = read_index(index_path(folder, tar), fingerprint)
@@ -62,7 +61,7 @@ class ShardIndexes:
 
 
 def index_path(folder: Path, tar: Path) -> Path:
-    """Where the index of ``tar`` lies in ``folder``."""
+    """Return the path of the index of ``tar`` in ``folder``."""
     return folder / f"{tar.stem}.index.parquet"
 
 
@@ -83,23 +82,23 @@ def write_index(path: Path, contents: TarContents, fingerprint: Fingerprint) -> 
 
 
 def read_index(path: Path, fingerprint: Fingerprint) -> TarContents | None:
-    """A tar's index; None if there is none, or it is of another tar or version, or damaged."""
+    """Return a tar's index, or None if it is missing, corrupt, or from another tar or version."""
     try:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
         header = json.loads(table.schema.metadata[_HEADER])
         if header["version"] != INDEX_VERSION or header["tar"] != fingerprint.model_dump():
             return None
         return _contents(table, header)
-    except Exception:  # a damaged file may make Arrow raise anything; the index is a cache, and is made anew
+    except Exception:  # Arrow may raise anything for a corrupt file; the index is a cache and is rebuilt
         return None
 
 
 def read_index_table(path: Path, fingerprint: Fingerprint) -> pa.Table | None:
-    """The index as it lies on disk, its seal unchecked: quick, and good enough to look at samples, not to copy them."""
+    """Return the index on disk without checking its seal: fast, and safe for showing samples, not for copying them."""
     try:
         table = pq.read_table(path, partitioning=None)
         header = json.loads(table.schema.metadata[_HEADER])
-    except Exception:  # a damaged file may make Arrow raise anything
+    except Exception:  # Arrow may raise anything for a corrupt file
         return None
     same = header.get("version") == INDEX_VERSION and header.get("tar") == fingerprint.model_dump()
     return table if same else None
@@ -107,7 +106,7 @@ def read_index_table(path: Path, fingerprint: Fingerprint) -> pa.Table | None:
 
 @dataclass(frozen=True)
 class _Flat:
-    """The groups as columns: values of the groups, then those of all members one after the other."""
+    """The groups as columns: one value per group (keys to counts), then one per member of all groups."""
 
     keys: list[bytes]
     offsets: list[int]
@@ -174,12 +173,12 @@ def _groups(flat: _Flat) -> tuple[Group, ...]:
 
 
 def _seal(header: dict[str, Any], flat: _Flat) -> str:
-    """SHA-256 over all that the index says: Parquet's own checksums leave its footer out."""
+    """Return the SHA-256 of the index's contents: Parquet's own checksums do not cover the footer."""
     return hashlib.sha256(canonical_json(header) + repr(flat).encode()).hexdigest()
 
 
 def _encode(name: str) -> bytes:
-    """Names in a tar are bytes; those that are no UTF-8 come as surrogates."""
+    """Encode a tar member's name. Names in a tar are bytes; bytes that are not valid UTF-8 are read as surrogates."""
     return name.encode("utf-8", "surrogateescape")
 
 

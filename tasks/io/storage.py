@@ -1,4 +1,4 @@
-"""Faults of the storage in words: what the file system answered, of which file, and the way out."""
+"""Error messages for storage failures: the file, the cause, and what to do."""
 
 import contextlib
 import errno
@@ -28,15 +28,16 @@ _PASSING = {
     errno.ETIMEDOUT: "the storage did not answer in time",
     errno.EREMOTEIO: "the file server could not read or write it",
 }
-"""What may be over at the next try."""
+"""Errors that a retry may not meet again."""
 
 _OF_STORAGE_ALONE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE, errno.EREMOTEIO}
 
 
 def in_words(error: OSError) -> PipelineError | None:
-    """The error as a sentence for people; None if it is not one of storage.
+    """Return the error as a PipelineError with a readable message, or None if it does not come from storage.
 
-    TransientError if a retry may succeed. Without a file name only numbers count that sockets and programs do not have.
+    Returns a TransientError if a retry may succeed. An error without a file name counts only if sockets and programs
+    cannot raise its errno.
     """
     number = error.errno
     if number is None or (error.filename is None and number not in _OF_STORAGE_ALONE):
@@ -51,10 +52,10 @@ def in_words(error: OSError) -> PipelineError | None:
 
 @contextlib.contextmanager
 def temporary_folder(prefix: str, use: str) -> Iterator[Path]:
-    """Make a folder in TMPDIR and remove it after the block.
+    """Create a folder in TMPDIR and remove it after the block.
 
-    ``use``: what it is for, as in "indexing needs 300 bytes a sample there". Raises PipelineError, with ``use``, if
-    TMPDIR is full.
+    ``use`` is its purpose for the error message, as in "indexing needs 300 bytes a sample there". Raises
+    PipelineError if TMPDIR is full.
     """
     folder = ""
     try:
@@ -63,14 +64,14 @@ def temporary_folder(prefix: str, use: str) -> Iterator[Path]:
     except OSError as error:
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
         here = not names or any(name.startswith(folder) for name in names)
-        nowhere = not folder and error.errno == errno.ENOENT  # as Python says if no temporary folder can be written to
+        nowhere = not folder and error.errno == errno.ENOENT  # from Python if no temporary folder is writable
         if nowhere or (here and error.errno in (errno.ENOSPC, errno.EDQUOT)):
             raise full_tmpdir(use) from None
         raise
 
 
 def full_tmpdir(use: str) -> PipelineError:
-    """Return the error that says that TMPDIR is full."""
+    """Return the PipelineError for a full TMPDIR."""
     with contextlib.suppress(FileNotFoundError):
         use = f"{use} ({tempfile.gettempdir()})"
     return PipelineError(
@@ -79,5 +80,5 @@ def full_tmpdir(use: str) -> PipelineError:
 
 
 def spoken(error: Exception) -> Exception:
-    """The error in words if it is one of storage, else itself."""
+    """Return the readable form of a storage error; return any other error unchanged."""
     return (isinstance(error, OSError) and in_words(error)) or error

@@ -1,1 +1,1 @@
-"""What knows Prefect and Dask for all stages: cache policy, retries, fan-out, groups, progress, outcomes."""
+"""The layer between the stages and Prefect and Dask: cache policy, retries, fan-out, groups, progress, outcomes."""

@@ -1,4 +1,4 @@
-"""Prefect's cache, tied to receipts: an entry counts only while the work it points at is still there."""
+"""A Prefect cache policy tied to receipts: an entry is valid only while its outputs exist unchanged."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,27 +16,30 @@ AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
 
 
 class CachedJob(Protocol):
-    """The parameter ``job`` of a cached task: one piece of work that leaves a receipt."""
+    """The parameter ``job`` of a cached task: one piece of work that writes a receipt."""
 
     def cache_parts(self) -> dict[str, Any] | None:
-        """What identifies the work: content of inputs, settings, stage version; no path, no time. None: no cache."""
+        """Return what identifies the work: content of inputs, settings, stage version. None: uncached.
+
+        It must not contain paths or times.
+        """
 
     def is_done(self) -> bool:
-        """Whether the work's valid receipt is there and its outputs are unchanged."""
+        """Return whether the work has a valid receipt and unchanged outputs."""
 
 
 @dataclass
 class ReceiptCache(CachePolicy):
-    """Cache key of a task run: a digest of ``job.cache_parts()``.
+    """Cache policy whose key is a digest of ``job.cache_parts()``.
 
-    The key is computed before the run and cannot tell of outputs, so an entry whose outputs have gone
-    or changed is removed here, which makes the task run again.
+    The key is computed before the run and cannot cover outputs. So computing it also removes an entry whose outputs
+    are missing or changed, which makes the task run again.
     """
 
     def compute_key(
         self, task_ctx: TaskRunContext, inputs: dict[str, Any], flow_parameters: dict[str, Any], **kwargs: Any
     ) -> str | None:
-        """The key; None (run without the cache) also when an input cannot be read: the task then says why."""
+        """Return the cache key, or None to run uncached. If an input is unreadable, the task itself reports why."""
         job: CachedJob = inputs["job"]
         try:
             parts = job.cache_parts()
@@ -51,9 +54,9 @@ class ReceiptCache(CachePolicy):
 
 
 def stored_in(task: AnyTask, folder: Path) -> AnyTask:
-    """Return ``task`` with its results under ``folder``, so that every host that shares the data shares them."""
+    """Return ``task`` with results stored in ``folder``, so that all hosts that share the data share the results."""
     cached = task.with_options(persist_result=True, result_serializer="json")
-    # Given as an option, Prefect would want the block registered with the server.
+    # As an option of with_options, Prefect would require the block to be registered with the server.
     cached.result_storage = PlainResults(basepath=str(folder))
     return cached  # type: ignore[return-value]
 

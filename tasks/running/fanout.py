@@ -1,9 +1,9 @@
-"""Run one task over many jobs on a task runner, and outlive lost workers.
+"""Fan-out: one task over many jobs on a task runner, which survives lost workers.
 
-Dask runs a task run again when its worker dies, but when it gives up, Prefect's retries do not fire and the
-task run stays Running. So nobody waits on a bare list of futures: a window of jobs is in flight, finished futures
-come through a queue, a future that Dask lost is reported Crashed and submitted again, and every future is released
-at once (Dask computes held results again when their worker dies).
+Dask reruns a task run when its worker dies. When Dask gives up, Prefect's retries do not start, and the task run stays
+Running. So we do not wait on a list of futures. A window of jobs is in flight, and finished futures arrive through a
+queue. A future that Dask lost is reported as Crashed and submitted again. Every future is released at once, since Dask
+recomputes held results when their worker dies.
 """
 
 import queue
@@ -32,21 +32,21 @@ Job = TypeVar("Job")
 OneJob = TypeVar("OneJob", bound=ShardJob)
 
 LOST_ATTEMPTS = 2
-"""How often a job is submitted before it counts as failed because its workers die (see allowed-failures too)."""
+"""Submissions of a job whose workers die before it counts as failed (see Dask's allowed-failures too)."""
 
 STALL_SECONDS = 2 * 3600.0
-"""The longest silence of all jobs in flight before the run gives up: far above any shard's time."""
+"""Seconds without a finished job after which the run gives up: far longer than any shard takes."""
 
 
 RECORD_SECONDS = 5.0
-"""How long a lost task run is waited for that the API does not know yet: its events are on their way."""
+"""Seconds to wait until the API knows a lost task run, whose events may still be on their way."""
 
 LOOK_SECONDS = 10.0
-"""While nothing ends: time between two looks at whether there still is a cluster."""
+"""Seconds between two checks of the cluster while waiting for a job to end."""
 
 
 JOBS_PER_WORKER = 3
-"""Jobs kept submitted for each worker, so that no worker waits for the next one."""
+"""Jobs submitted per worker slot, so that a worker never waits for its next job."""
 
 
 class Submits(Protocol):
@@ -70,7 +70,7 @@ class JobRunner(Submits, Protocol):
 
 @dataclass(frozen=True)
 class Outcome(Generic[Job]):
-    """How a job ended: with a result, or with an error for a person to read."""
+    """The result of a job, or the error that it failed with."""
 
     job: Job
     result: Any = None
@@ -79,20 +79,19 @@ class Outcome(Generic[Job]):
 
 @runtime_checkable
 class TellsOfItsCluster(Protocol):
-    """A task runner that knows when its cluster has come to an end."""
+    """A task runner that reports when its cluster has failed."""
 
     def cluster_failure(self) -> str | None:
-        """Why no job can run any more; None while some can."""
+        """Return why jobs cannot run any more, or None while they can."""
 
 
 def run_each(runner: Submits, task: Task[..., Any], jobs: Iterable[Job], window: int) -> Iterator[Outcome[Job]]:
-    """Run ``task(job=job)`` for every job, at most ``window`` at a time, yielding outcomes as they come.
+    """Run ``task(job=job)`` for every job, at most ``window`` at a time; yield outcomes as they arrive.
 
-    ``jobs`` is read only when there is room, so a generator can decide late whether there is more to do.
-    A job that was lost is tried again alone, once all others in flight have ended: then it can only kill itself, and
-    one that was merely on the worker of another that kills it ends well.
-    Must be called inside a flow run. Raises PipelineError when nothing ends for STALL_SECONDS, or when the cluster is
-    gone.
+    ``jobs`` is read only when the window has room, so a generator can decide late whether there is more to do.
+    Retry a lost job alone, after all others in flight: if another job killed the worker, this one now succeeds.
+    Must be called inside a flow run. Raises PipelineError after STALL_SECONDS without a finished job, or if the cluster
+    failed.
     """
     flight: _Flight[Job] = _Flight(runner, task)
     source = iter(jobs)
@@ -120,12 +119,12 @@ def run_jobs(
     total: int,
     ahead: int | None = None,
 ) -> Iterator[Outcome[OneJob]]:
-    """Run ``task(job=group)`` over all jobs of a stage, and yield one outcome a job as they come.
+    """Run ``task(job=group)`` over all jobs of a stage; yield one outcome per job as they arrive.
 
-    Jobs are grouped so that there are at most ``profile.task_runs`` task runs; ``total`` is the number of jobs, for
-    grouping and for the progress, which counts in ``unit``. ``ahead``: groups in flight beyond one a worker; by default
-    two more a worker. A group that Dask lost is halved, so that a job which kills its worker every time ends up alone.
-    Raises PipelineError as ``run_each`` does.
+    Jobs are grouped into at most ``profile.task_runs`` task runs. ``total`` is the number of jobs, for grouping and
+    for the progress, which counts in ``unit``. ``ahead`` is the number of groups in flight beyond one per worker slot,
+    by default two more per slot. A group that Dask lost is split in halves, until a job that always kills its worker
+    is alone. Raises PipelineError like ``run_each``.
     """
     window = JOBS_PER_WORKER * runner.jobs_at_once if ahead is None else runner.jobs_at_once + ahead
     groups = in_groups(jobs, group_size(total, profile.task_runs))
@@ -146,19 +145,19 @@ def _error_of(job: ShardJob, error: BaseException | None) -> BaseException | Non
 
 
 class SettingsOnce(SettingsContext):
-    """Prefect's settings, which go along with every task run, turned into a dict once: it takes 16 ms."""
+    """Prefect's settings, serialized once: Prefect does so for every task run, which takes 16 ms."""
 
     _serialized: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def serialize(self, include_secrets: bool = True) -> dict[str, Any]:
-        """The settings as Prefect sends them to workers."""
+        """Return the settings as Prefect sends them to workers."""
         if not self._serialized:
             self._serialized = super().serialize(include_secrets=True)
         return self._serialized if include_secrets else super().serialize(include_secrets=False)
 
 
 class _Flight(Generic[Job]):
-    """The jobs in flight."""
+    """The jobs in flight, and the lost ones that wait for a retry."""
 
     def __init__(self, runner: Submits, task: Task[..., Any]) -> None:
         self.runner = runner
@@ -171,7 +170,7 @@ class _Flight(Generic[Job]):
         self.suspects: list[tuple[Job, int]] = []
 
     def submit(self, job: Job, attempt: int) -> None:
-        """Hand a job to the runner; its end comes through the queue."""
+        """Submit a job to the runner; put its run id into the queue when it ends."""
         with self.settings:
             future = self.runner.submit(self.task, parameters={"job": job})
         run_id = future.task_run_id
@@ -179,7 +178,7 @@ class _Flight(Generic[Job]):
         future.wrapped_future.add_done_callback(lambda _: self.finished.put(run_id))
 
     def next_outcome(self) -> Outcome[Job] | None:
-        """Wait for one job; None if it was lost and is on its way again."""
+        """Wait for one job and return its outcome, or None if the job was lost and will be retried."""
         run_id = self._next_finished()
         wrapped, job, attempt = self.running[run_id]
         try:
@@ -192,7 +191,7 @@ class _Flight(Generic[Job]):
             getattr(wrapped, "release", lambda: None)()
 
     def tell_crashed(self, seconds: float) -> None:
-        """Tell the API of lost task runs, and again for some seconds of those that it has not heard of yet."""
+        """Set lost task runs to Crashed. Retry for up to ``seconds`` those that the API does not know yet."""
         deadline = time.monotonic() + seconds
         while True:
             self.crashed = {run_id: why for run_id, why in self.crashed.items() if not _report_crashed(run_id, why)}
@@ -214,7 +213,7 @@ class _Flight(Generic[Job]):
             self._give_up(why)
 
     def _give_up(self, why: str) -> NoReturn:
-        """End with all that is out: their task runs would stay Running."""
+        """Raise PipelineError, after setting all unfinished task runs to Crashed: they would stay Running."""
         self.crashed |= dict.fromkeys(self.running, why)
         self.tell_crashed(RECORD_SECONDS)
         jobs = ", ".join(str(job) for _, job, _ in self.running.values())
@@ -244,7 +243,7 @@ def _outcome(job: Job, state: State[Any]) -> Outcome[Job]:
 
 
 def _report_crashed(run_id: UUID, message: str) -> bool:
-    """Whether the API has taken it: 404 until the task run's first event, which may have died with its worker."""
+    """Set a task run to Crashed; return whether the API accepted it. It answers 404 before the run's first event."""
     with get_client(sync_client=True) as client:
         try:
             client.set_task_run_state(run_id, Crashed(message=message), force=True)

@@ -1,4 +1,4 @@
-"""Groups of jobs: one task run takes a run of shards, so that the number of task runs stays bounded."""
+"""Groups of jobs: one task run processes several shards, so that the number of task runs stays bounded."""
 
 import functools
 import gc
@@ -17,17 +17,17 @@ SHOWN = 20
 
 
 class ShardJob(Protocol):
-    """The work on one shard; ``name`` is the part of a task run's name that tells it from others."""
+    """The work on one shard. ``name`` distinguishes its task run from others."""
 
     @property
     def name(self) -> str:
-        """As in 00000017."""
+        """Name of the shard, such as 00000017."""
 
     def finished(self) -> Any:
-        """What a valid receipt tells of, or None."""
+        """Return the recorded result if the receipt is valid, else None."""
 
     def cache_parts(self) -> dict[str, Any] | None:
-        """What identifies the work; None: not cached."""
+        """Return what identifies the work for the cache. None: uncached."""
 
 
 Job = TypeVar("Job", bound=ShardJob)
@@ -35,26 +35,26 @@ Job = TypeVar("Job", bound=ShardJob)
 
 @dataclass(frozen=True)
 class Group(Generic[Job]):
-    """Jobs in order, at least one. A group of one is as good as its job."""
+    """Jobs in order, at least one. A group of one has its job's name and cache key."""
 
     jobs: tuple[Job, ...]
 
     @property
     def name(self) -> str:
-        """The job's name, or the first and the last one's."""
+        """Name of the only job, or of the first and the last one."""
         first, last = self.jobs[0].name, self.jobs[-1].name
         return first if len(self.jobs) == 1 else f"{first}..{last}"
 
     def cache_parts(self) -> dict[str, Any] | None:
-        """None for several jobs: finished ones are left out before a group is made, so that no group comes twice."""
+        """Return the cache parts of the only job. Larger groups are uncached: a rerun groups only unfinished jobs."""
         return self.jobs[0].cache_parts() if len(self.jobs) == 1 else None
 
     def is_done(self) -> bool:
-        """Whether every job has its valid receipt."""
+        """Return whether every job has a valid receipt."""
         return all(job.finished() is not None for job in self.jobs)
 
     def halves(self) -> "tuple[Group[Job], ...]":
-        """The group in two; none where it has only one job."""
+        """Return the two halves of the group; empty if it has only one job."""
         middle = len(self.jobs) // 2
         return (Group(self.jobs[:middle]), Group(self.jobs[middle:])) if middle else ()
 
@@ -64,7 +64,7 @@ class Group(Generic[Job]):
 
 
 class GroupError(PipelineError):
-    """Some jobs of a group failed, and the others are done. ``failures``: what each one said, by the job's name."""
+    """Some jobs of a group failed; the others are done. ``failures`` holds the error messages by job name."""
 
     def __init__(self, failures: dict[str, str]) -> None:
         super().__init__(failures)
@@ -77,26 +77,26 @@ class GroupError(PipelineError):
 
 
 class TransientGroupError(GroupError, TransientError):
-    """At least one of them may succeed when it is tried again."""
+    """Some jobs of a group failed, and at least one of them may succeed on a retry."""
 
 
 def group_size(jobs: int, task_runs: int) -> int:
-    """How many jobs each task run takes, so that there are at most ``task_runs``."""
+    """Return the number of jobs per task run that keeps the number of task runs at or below ``task_runs``."""
     return max(1, -(-jobs // task_runs))
 
 
 def in_groups(jobs: Iterable[Job], size: int) -> Iterator[Group[Job]]:
-    """The jobs in order, ``size`` a group; they are read only as groups are taken."""
+    """Yield the jobs in order in groups of ``size``. Read them only as groups are taken."""
     source = iter(jobs)
     while members := tuple(itertools.islice(source, size)):
         yield Group(members)
 
 
 def do_each(group: Group[Job], work: Callable[[Job], Any]) -> int:
-    """Do ``work`` for every job in order and return their number; one that fails does not stop those after it.
+    """Run ``work`` for every job in order and return the number of jobs. A failed job does not stop the others.
 
-    ``work`` must have nothing to do for a job with a valid receipt: a retry comes here with the whole group. Raises
-    what the only job raised, or GroupError.
+    ``work`` must skip a job with a valid receipt, since a retry repeats the whole group. Raises the error of the only
+    job, or GroupError for several.
     """
     spare_imports()
     if len(group.jobs) == 1:
@@ -120,15 +120,17 @@ def do_each(group: Group[Job], work: Callable[[Job], Any]) -> int:
 
 @functools.cache
 def spare_imports() -> None:
-    """Keep Python's collector off all that was imported: with it, one of its rounds takes 60 ms, and each few shards
-    it makes one."""
+    """Freeze imported objects, so that Python's garbage collector skips them.
+
+    Otherwise one of its full collections takes 60 ms, and it does one every few shards.
+    """
     gc.freeze()
 
 
 def look_up(jobs: Iterable[Job], task_runs: int) -> Iterator[tuple[Job, Any]]:
-    """Each job with what its valid receipt tells, or None: finished ones need not be handed to anybody.
+    """Yield each job with the result in its valid receipt, or None: finished jobs need not be submitted.
 
-    With at most ``task_runs`` jobs nothing is looked up: the task run of each shows that it was finished (Cached).
+    With at most ``task_runs`` jobs, look nothing up and yield None: each task run then shows as Cached if finished.
     """
     jobs = list(jobs)
     for job in jobs:
@@ -136,9 +138,9 @@ def look_up(jobs: Iterable[Job], task_runs: int) -> Iterator[tuple[Job, Any]]:
 
 
 def finished_by_notes(job: ShardJob) -> Any:
-    """What ``job.finished()`` tells, by the notes of hashes alone: nothing is hashed; None where a note is wanting.
+    """Return ``job.finished()`` from noted hashes only, without hashing; None if a note is missing.
 
-    For the flow's own process, where reading a shard would keep all others waiting.
+    For the flow's own process, where hashing a shard would block all others.
     """
     try:
         with by_notes_alone():

@@ -1,4 +1,4 @@
-"""Let a flow or task end with a sentence: what came of it, or what is wrong, not a stack trace."""
+"""Decorators that end a flow or task with a readable result or error message instead of a stack trace."""
 
 import functools
 import logging
@@ -23,7 +23,7 @@ class Told(Protocol):
     """A flow's result: a pydantic model with a summary in one sentence."""
 
     def in_words(self) -> str:
-        """Return what came of it, in a line."""
+        """Return the summary in one line."""
 
     def model_dump_json(self) -> str:
         """Return the result as one JSON object."""
@@ -33,10 +33,10 @@ ToldResult = TypeVar("ToldResult", bound=Told)
 
 
 def fails_in_words(function: Callable[P, R]) -> Callable[P, R]:
-    """Turn a PipelineError that the function raises, and a fault of the storage, into a Failed state with its message.
+    """Turn a PipelineError or storage error that the function raises into a Failed state with its message.
 
-    A TransientError is raised on while a retry is left, since Prefect retries what is raised; so is a fault of the
-    program, with its trace.
+    Reraise a TransientError while a retry is left, since Prefect retries only raised errors. Any other error is
+    reraised with its stack trace.
     """
 
     @functools.wraps(function)
@@ -55,7 +55,7 @@ def fails_in_words(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _tells_anew(record: logging.LogRecord) -> bool:
-    """Whether a line of Prefect's log stays: the engine of a deployed run tells a failure again, with its trace."""
+    """Return whether to keep a log record. Prefect's engine logs a deployed run's failure again, with its trace."""
     error = record.exc_info[1] if record.exc_info else None
     return not (isinstance(error, PipelineError) and str(record.msg).startswith("Engine execution exited"))
 
@@ -71,7 +71,7 @@ def _failed(error: PipelineError) -> Any:
 
 
 def _is_retried() -> bool:
-    """Whether Prefect will try the running task or flow again if it raises."""
+    """Return whether Prefect will retry the running task or flow if it raises."""
     context = get_run_context()
     if isinstance(context, TaskRunContext):
         return context.task_run.run_count <= context.task.retries
@@ -80,9 +80,9 @@ def _is_retried() -> bool:
 
 
 def ends_in_words(function: Callable[P, ToldResult]) -> Callable[P, ToldResult]:
-    """For flows: as ``fails_in_words``, and a flow that completes says in its state's message what came of it.
+    """Wrap a flow like ``fails_in_words``, and put the result's summary into the message of its Completed state.
 
-    Prefect hands the state's data on, so that a caller of the flow gets the result.
+    Prefect returns the state's data, so that a caller of the flow gets the result.
     """
     failing = fails_in_words(function)
 
@@ -98,9 +98,9 @@ def ends_in_words(function: Callable[P, ToldResult]) -> Callable[P, ToldResult]:
 
 
 def run_task(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run a task in this process and return its result; raises what it failed with.
+    """Run a task in this process and return its result. Raises the error that it failed with.
 
-    A task that is called plainly hands a returned Failed state on as if it were a result.
+    A plain call would return a Failed state as if it were a result.
     """
     state: State[R] = task(*args, return_state=True, **kwargs)
     return state.result()

@@ -1,10 +1,10 @@
-"""How far a long stage is, how fast it goes, and how long it may still take."""
+"""The pace of a long stage: how much is done, how fast, and how long the rest takes."""
 
 import time
 
 
 class Pace:
-    """``done`` of ``total`` things called ``unit``, of which ``done_before`` were done before it began.
+    """Progress of a stage: ``done`` of ``total`` units, of which ``done_before`` were done before it started.
 
     ``total`` is at least 1.
     """
@@ -15,22 +15,22 @@ class Pace:
 
     @property
     def percentage(self) -> float:
-        """Share of the things that are done, in percent."""
+        """Share of the units that are done, in percent."""
         return min(100 * self.done / self.total, 100.0)
 
     @property
     def rate(self) -> float:
-        """Things a second since the start."""
+        """Units per second since the start."""
         return (self.done - self.done_before) / max(time.monotonic() - self.started, 1e-3)
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at this rate; None before the first one, and after the last."""
+        """Seconds that the rest takes at this rate; None before the first unit and after the last."""
         left = self.total - self.done
         return left / self.rate if self.rate > 0 and left > 0 else None
 
     def in_words(self) -> str:
-        """How many, how fast, and how long it may still take."""
+        """Return the count, the rate and the time left as one line."""
         digits = 0 if self.rate > 1 else 1
         words = f"{self.done:,} of {self.total:,} {self.unit}, {60 * self.rate:,.{digits}f} a minute"
         seconds = self.seconds_left
@@ -38,7 +38,7 @@ class Pace:
 
 
 def duration(seconds: float) -> str:
-    """A time in the units that fit it: ``40 s``, ``12 min``, ``3 h 5 min``."""
+    """Format a time in suitable units: ``40 s``, ``12 min``, ``3 h 5 min``."""
     minutes = round(seconds / 60)
     if seconds < 90:
         return f"{seconds:.0f} s"

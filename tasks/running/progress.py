@@ -1,6 +1,7 @@
-"""What a long stage shows while it runs: how far it is, how fast, and when it may end; and tables.
+"""Progress, tables and links of a running stage.
 
-It is shown as artifacts in the Prefect UI, and on the terminal of the program that runs the flow, or else in the log.
+They appear as artifacts in the Prefect UI. Progress also appears on the terminal of the program that runs the flow, or
+else in the log.
 """
 
 import time
@@ -27,18 +28,18 @@ T = TypeVar("T")
 
 Screen = Callable[[str, Pace], None]
 SCREEN: ContextVar[Screen | None] = ContextVar("SCREEN", default=None)
-"""Shows the pace of a stage, by the key of its artifact, on a terminal. Where there is none the log tells."""
+"""Function that shows a stage's pace on a terminal, by artifact key. If it is None, progress is logged."""
 
 EVERY_SECONDS = 10.0
 LOGGED_EVERY_SECONDS = 30.0
 ROWS_SHOWN = 500
-"""Rows of a table artifact: it is kept in the server's database."""
+"""Most rows of a table artifact, since the server's database stores them."""
 
 
 class ProgressArtifact:
-    """The progress of one stage: ``total`` things called ``unit``, of which ``done`` were done before it began.
+    """The progress artifact of one stage with ``total`` units, of which ``done`` were done before it started.
 
-    Outside a flow or task run it is not shown anywhere.
+    Outside a flow or task run it does nothing.
     """
 
     def __init__(self, key: str, total: int, unit: str, done: int = 0) -> None:
@@ -49,11 +50,11 @@ class ProgressArtifact:
             return
         with _api_may_fail():
             created = create_progress_artifact(self.pace.percentage, key=key, description=f"{total:,} {unit}")
-            self.id = created if isinstance(created, UUID) else None  # typed as if this might be a coroutine
+            self.id = created if isinstance(created, UUID) else None  # Prefect's type allows a coroutine here too
         show_on_screen(key, self.pace)
 
     def at(self, done: int, *, now: bool = False) -> None:
-        """Tell that ``done`` are done; the artifact hears of it at most every EVERY_SECONDS unless ``now``."""
+        """Report that ``done`` units are done; update the artifact at most every EVERY_SECONDS, or if ``now``."""
         if not _in_a_run():
             return
         self.pace.done = done
@@ -72,12 +73,12 @@ class ProgressArtifact:
 
 
 def title(key: str) -> str:
-    """The name of a stage for people: ``audit-progress`` -> ``audit``."""
+    """Return a stage's display name: ``audit-progress`` -> ``audit``."""
     return key.removesuffix("-progress").replace("-", " ")
 
 
 def show_on_screen(key: str, pace: Pace) -> bool:
-    """Show a stage's pace on the terminal, if one shows this run; whether one does."""
+    """Show a stage's pace on the terminal that shows this run; return whether there is one."""
     screen = SCREEN.get()
     if screen is not None:
         screen(key, pace)
@@ -85,25 +86,25 @@ def show_on_screen(key: str, pace: Pace) -> bool:
 
 
 def with_progress(things: Iterable[T], key: str, total: int, unit: str) -> Iterator[T]:
-    """The same things, counted into a progress artifact that ends at 100 %."""
+    """Yield the same things, and count them in a progress artifact that ends at 100 %."""
     artifact = ProgressArtifact(key, total, unit)
     count = 0
     for count, thing in enumerate(things, 1):
         yield thing
         artifact.at(count)
-    artifact.pace.total = max(count, 1)  # fewer than expected may have been enough
+    artifact.pace.total = max(count, 1)  # there may be fewer things than expected
     artifact.at(count or 1, now=True)
 
 
 def show_table(key: str, rows: list[dict[str, Any]], description: str) -> None:
-    """A table artifact of the first ROWS_SHOWN rows."""
+    """Create a table artifact of the first ROWS_SHOWN rows."""
     left = f"; the first {ROWS_SHOWN} of {len(rows):,} rows" if len(rows) > ROWS_SHOWN else ""
     with _api_may_fail():
         create_table_artifact(rows[:ROWS_SHOWN], key=key, description=description + left)
 
 
 def show_link(key: str, link: str, description: str) -> None:
-    """A link artifact; outside a flow or task run it is not shown."""
+    """Create a link artifact; outside a flow or task run, do nothing."""
     if _in_a_run():
         with _api_may_fail():
             create_link_artifact(link=link, key=key, description=description)
@@ -119,7 +120,7 @@ def _in_a_run() -> bool:
 
 @contextmanager
 def _api_may_fail() -> Iterator[None]:
-    """What is only shown must not end the work."""
+    """Log API errors as warnings: a display problem must not fail the work."""
     try:
         yield
     except (httpx.HTTPError, PrefectException) as error:

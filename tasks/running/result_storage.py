@@ -1,7 +1,7 @@
-"""Where results of cached tasks lie: plain JSON values, so that a data root from someone else never runs code.
+"""Storage for results of cached tasks as plain JSON values, so that an untrusted data root never runs code.
 
-Prefect reads a result with the serializer that its file names: a pickle is executed, and Prefect's JSON decoder imports
-the module that ``__class__`` or ``__exc_type__`` names. So only files of the expected shape get as far as Prefect.
+Prefect reads a result with the serializer that the file names. A pickle is executed, and Prefect's JSON decoder imports
+the module in ``__class__`` or ``__exc_type__``. So Prefect only gets files of the expected shape.
 """
 
 import json
@@ -20,7 +20,7 @@ _FORBIDDEN = {"__class__", "__exc_type__"}
 
 
 class PlainResults(LocalFileSystem):
-    """A folder of results. A file that is not a plain JSON value counts as missing, and the log names it."""
+    """A folder of results. A file that is not a plain JSON value counts as missing and is logged."""
 
     _block_type_slug = "plain-results"
 
@@ -36,22 +36,22 @@ class PlainResults(LocalFileSystem):
             raise ValueError(f"{file} is no cache entry: {error}") from None
 
     async def aread_path(self, path: str) -> bytes:
-        """Return a result, as ``read_path`` does."""
+        """Return a result, like ``read_path``."""
         return self.read_path(path)
 
     def write_path(self, path: str, content: bytes, _sync: bool = True) -> str:  # type: ignore[override]
-        """Write a result atomically; a link at its place is replaced, not followed. Returns the file's path."""
+        """Write a result atomically and return its path. Replace an existing link instead of following it."""
         file = self._resolve_path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(file, content)
         return str(file)
 
     async def awrite_path(self, path: str, content: bytes) -> str:
-        """Write a result, as ``write_path`` does."""
+        """Write a result, like ``write_path``."""
         return self.write_path(path, content)
 
     def _resolve_path(self, path: str) -> Path:
-        """Return where a result lies. Prefect's own method follows links, and asks for this one by its name."""
+        """Return the path of a result. Overrides Prefect's method, which follows links."""
         return Path(self.basepath or ".") / Path(path).name
 
 
@@ -60,7 +60,7 @@ def _logger() -> Any:
 
 
 def _read_plain_file(file: Path) -> bytes:
-    # Without waiting: a pipe would never be opened.
+    # O_NONBLOCK: opening a named pipe would block forever.
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as opened:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -69,9 +69,9 @@ def _read_plain_file(file: Path) -> bytes:
 
 
 def _rebuilt(content: bytes, file: Path) -> bytes:
-    """Return a record that holds nothing of the file's but its plain value.
+    """Return a new record that takes only the plain value from the file.
 
-    The key too is ours: it travels with the state, and Prefect reads what it names with its own reader.
+    The storage key is also new: the state carries it, and Prefect opens the file that it names with its own reader.
     """
     record = json.loads(content)
     metadata = record["metadata"]

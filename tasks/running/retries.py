@@ -1,4 +1,4 @@
-"""When a task run is worth trying again, and how often, and after how long."""
+"""The retry policy of task runs: condition, number and delays."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tasks.contracts.errors import PipelineError, TransientError
 
 
 def worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
-    """Whether the same work may succeed later: not after an error that tells of a fault in data or settings."""
+    """Return whether a retry may succeed: false for errors in data or settings."""
     error = state.data
     return not isinstance(error, PipelineError) or isinstance(error, TransientError)
 
@@ -17,8 +17,8 @@ def worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -
 RETRIES: dict[str, Any] = {
     "retries": 3,
     "retry_delay_seconds": [2.0, 10.0, 30.0],
-    # Up to half of a delay is added to it by chance, so that many shards do not retry at the same moment.
+    # Add up to half of the delay at random, so that many shards do not retry at the same moment.
     "retry_jitter_factor": 0.5,
     "retry_condition_fn": worth_retrying,
 }
-"""Arguments of ``@task`` for work that may safely be done again."""
+"""Arguments of ``@task`` for work that is safe to repeat."""

@@ -1,6 +1,6 @@
-"""How a stage that runs as a deployment hands its result to the run that started it: as a JSON file, by flow run.
+"""JSON files through which a stage that runs as a deployment returns its result to its parent, one per flow run.
 
-Prefect's own persisted results are read with whatever serializer a file names, which would let a data root run code.
+Prefect reads its own persisted results with any serializer that a file names, so a data root could run code.
 """
 
 import inspect
@@ -15,7 +15,7 @@ from tasks.contracts.errors import PipelineError
 from tasks.io.files import write_bytes
 
 FOLDER_VARIABLE = "DATACOMP_STAGE_RESULTS"
-"""Environment variable of a child run: the folder in which its parent looks for the result."""
+"""Environment variable of a child run: the folder where its parent expects the result."""
 
 
 class Dumpable(Protocol):
@@ -26,7 +26,7 @@ class Dumpable(Protocol):
 
 
 def write_stage_result(result: Dumpable) -> None:
-    """Write the result of the current flow run, if the run that started it waits for one. Raises OSError."""
+    """Write the result of the current flow run if its parent waits for one. Raises OSError."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder and runtime.flow_run.id and runtime.flow_run.id == os.environ.get("PREFECT__FLOW_RUN_ID"):
         path = _path(Path(folder), runtime.flow_run.id)
@@ -35,7 +35,7 @@ def write_stage_result(result: Dumpable) -> None:
 
 
 def read_stage_result(folder: Path, flow: Flow[..., Any], run_id: str) -> Any:
-    """Return the result that a run of ``flow`` left, as the flow's return type. Raises PipelineError."""
+    """Return the result of a run of ``flow`` as the flow's return type. Raises PipelineError without a valid one."""
     path = _path(folder, run_id)
     expected = inspect.signature(flow.fn).return_annotation
     try:

@@ -1,4 +1,4 @@
-"""Where the stages of a pipeline run: as subflows in this process, or each as a run of its own deployment."""
+"""Ways to run the stages of a pipeline: as subflows in this process, or each as a run of its own deployment."""
 
 import inspect
 import itertools
@@ -30,15 +30,15 @@ _POLL_SECONDS = 5
 
 @dataclass(frozen=True)
 class Stages:
-    """Runs stages. ``results`` is the folder, shared by all hosts, through which deployments hand results back."""
+    """A runner of stages. ``results`` is a folder, shared by all hosts, in which deployments return their results."""
 
     execution: Execution
     results: Path
 
     def run(self, stage: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a stage, which is a flow, and give its result.
+        """Run a stage, which is a flow, and return its result.
 
-        Raises PipelineError if it fails in a run of its own, SettingsError if it has no deployment to run.
+        Raises PipelineError if its own flow run fails, SettingsError if its deployment is missing.
         """
         if self.execution == "here":
             return stage(*args, **kwargs)
@@ -52,7 +52,7 @@ class Stages:
 
 
 def only_given(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters for a deployment, as JSON. What was left out of a group of settings is left out here too."""
+    """Return the parameters for a deployment as JSON, without settings that the caller did not set."""
     return {name: _as_json(value) for name, value in parameters.items()}
 
 
@@ -63,7 +63,7 @@ def _as_json(value: Any) -> Any:
 
 
 def cancel_children(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """A hook of ``on_cancellation``: runs that this one started and that are not over are cancelled with it."""
+    """Cancel the unfinished runs that this run started. A hook for ``on_cancellation``."""
     unfinished = {"type": {"not_any_": ["COMPLETED", "FAILED", "CRASHED", "CANCELLED", "CANCELLING"]}}
     wanted = FlowRunFilter.model_validate({"parent_flow_run_id": {"any_": [flow_run.id]}, "state": unfinished})
     with get_client(sync_client=True) as client:
@@ -78,11 +78,11 @@ def _child(flow: Flow[P, R], parameters: dict[str, Any], results: Path) -> FlowR
 
 
 def started(name: str, parameters: dict[str, Any], job_variables: dict[str, Any] | None = None) -> FlowRun:
-    """The run of the deployment ``name`` that this parent started before, or a new one.
+    """Find the run of the deployment ``name`` that this parent started before, or start a new one.
 
-    The idempotency key lets a parent that was rescheduled find its child. A child that has ended badly before counts
-    as spent: at a retry of the parent the stage is tried again. Raises SettingsError if there is no such deployment,
-    or if its pool would never start the child.
+    The idempotency key lets a rescheduled parent find its child. If an earlier child failed, crashed or was cancelled,
+    a retry of the parent starts a new one. Raises SettingsError if the deployment is missing, or if its pool would
+    never start the child.
     """
     _check_deployment(name)
     for attempt in itertools.count():
@@ -102,7 +102,7 @@ def started(name: str, parameters: dict[str, Any], job_variables: dict[str, Any]
 
 
 def _own_suffix() -> str:
-    """The parent's own suffix (local, slurm, …): stages run where it runs. Raises SettingsError."""
+    """Return the deployment suffix of the parent (local, slurm, …), which its stages use too. Raises SettingsError."""
     suffix: str | None = runtime.deployment.name
     if not suffix:
         raise SettingsError(
@@ -125,7 +125,7 @@ def _check_deployment(name: str) -> None:
 
 
 def _refuse_starvation(client: SyncPrefectClient, pool: str | None) -> None:
-    # The parent holds one slot of its pool while it waits for its child.
+    # The parent occupies one slot of its pool while it waits for its child.
     own = client.read_deployment(runtime.deployment.id).work_pool_name
     if pool is not None and pool == own and client.read_work_pool(pool).concurrency_limit == 1:
         raise SettingsError(
@@ -135,7 +135,7 @@ def _refuse_starvation(client: SyncPrefectClient, pool: str | None) -> None:
 
 
 def finished(child: FlowRun) -> State[Any]:
-    """The final state of a run, once it has one. Raises PipelineError if the run is deleted meanwhile."""
+    """Wait for a run and return its final state. Raises PipelineError if the run is deleted meanwhile."""
     with get_client(sync_client=True) as client:
         while True:
             state = _state(client, child.id)

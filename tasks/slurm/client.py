@@ -1,4 +1,4 @@
-"""Running Slurm's command line tools: scrubbed environment, time limit, and errors that say what they mean."""
+"""A client that runs Slurm's command line tools with a minimal environment, a timeout and clear errors."""
 
 import asyncio
 import os
@@ -11,9 +11,9 @@ from tasks.contracts.errors import PipelineError, TransientError
 from tasks.slurm.job_folder import executes
 from tasks.slurm.reports import parse_default_time
 
-# What sbatch inherits would reach the job: SLURM_* and SBATCH_* change it, others may be secret.
+# Jobs inherit the environment of sbatch: SLURM_* and SBATCH_* would change them, others may be secret.
 _KEPT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "SLURM_CONF", "TZ", "USER")
-# Texts of Slurm's own error table and of its sockets, each of which passes by itself.
+# Temporary errors: texts from Slurm's own error table and from its sockets.
 _UNAVAILABLE = re.compile(
     r"Unable to contact slurm controller|Socket timed out|Connection (refused|reset|timed out)|Zero Bytes were"
     r"|in standby mode|temporarily unable|temporarily unavailable|try again|Communication connection failure"
@@ -25,16 +25,16 @@ NO_ACCOUNTING = "accounting storage is disabled"
 
 
 class SlurmUnavailable(TransientError):
-    """Slurm did not answer: nothing is known about any job."""
+    """Slurm did not answer, so the state of jobs is unknown."""
 
 
 class SlurmRefused(PipelineError):
-    """Slurm answered, and said no."""
+    """Slurm answered with an error."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command answered."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -42,21 +42,21 @@ class Answer:
 
 
 def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The part of ``environment`` that Slurm's commands get, and through sbatch every job."""
+    """Return the part of ``environment`` that Slurm's commands get, and through sbatch every job."""
     return {name: environment[name] for name in _KEPT if name in environment}
 
 
 @dataclass(frozen=True)
 class Slurm:
-    """Slurm as its command line shows it. ``timeout`` is in seconds, for one command."""
+    """A client of Slurm's command line tools. ``timeout`` is in seconds, per command."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: kept_environment(os.environ))
     timeout: float = 60
 
     async def ask(self, *arguments: str) -> Answer:
-        """Run a command to its end, whatever it answers.
+        """Run a command and return its answer, whatever the exit code.
 
-        Raises SlurmUnavailable if it is missing, takes too long, or could not reach a daemon.
+        Raises SlurmUnavailable if the command is missing, takes too long, or cannot reach a daemon.
         """
         try:
             process = await asyncio.create_subprocess_exec(
@@ -76,14 +76,14 @@ class Slurm:
         return answer
 
     async def run(self, *arguments: str) -> str:
-        """Standard output of a command that must succeed. Raises SlurmRefused with Slurm's words."""
+        """Run a command that must succeed and return its standard output. Raises SlurmRefused with Slurm's message."""
         answer = await self.ask(*arguments)
         if answer.code:
             raise SlurmRefused(f"{arguments[0]}: {answer.error or f'exit status {answer.code}'}")
         return answer.out
 
     async def cluster_name(self) -> str:
-        """ClusterName of this cluster's configuration."""
+        """Return the ClusterName in this cluster's configuration."""
         text = await self.run("scontrol", "show", "config")
         found = re.search(r"^ClusterName\s*=\s*(\S+)", text, re.MULTILINE)
         if not found:
@@ -91,7 +91,7 @@ class Slurm:
         return found[1]
 
     async def submit(self, script: str) -> int:
-        """Submit the batch script that lies at ``script``; gives the job's id."""
+        """Submit the batch script at ``script`` and return the job id."""
         out = await self.run("sbatch", "--parsable", script)
         found = re.match(r"(\d+)(;\S+)?\s*$", out.splitlines()[-1] if out.strip() else "")
         if not found:
@@ -99,13 +99,13 @@ class Slurm:
         return int(found[1])
 
     async def default_time_limit(self, partitions: str | None) -> int | None:
-        """Return the seconds that a job gets if it asks for no time, the least of its partitions; None: no limit."""
+        """Return the shortest default time limit of the partitions, in seconds; None if unlimited."""
         return parse_default_time(await self.run("scontrol", "-o", "show", "partition"), partitions)
 
     async def jobs_by_script(self, live: bool = False) -> dict[Path, int]:
-        """Return this user's jobs that slurmctld knows, by the script that each executes; the newest of each.
+        """Return this user's jobs that slurmctld knows, by script. Of several jobs with one script, take the newest.
 
-        With ``live`` only those that have not ended.
+        With ``live``, return only those that have not ended.
         """
         ended = () if live else ("-t", "all")
         text = await self.run("squeue", "-h", *ended, "-u", str(os.getuid()), "-O", "JobID:24|,Command:4096")
@@ -113,16 +113,16 @@ class Slurm:
         return {Path(script.strip()): number for number, script in sorted((int(job), script) for job, script in rows)}
 
     async def script_of(self, job_id: int) -> Path | None:
-        """The script of a job that slurmctld knows, running, waiting or just ended; None if it knows no such job."""
+        """Return the script of a pending, running or recently ended job; None if slurmctld does not know the job."""
         answer = await self.ask("squeue", "-h", "-t", "all", "-j", str(job_id), "-O", "Command:4096")
         script = answer.out.strip()
         return Path(script) if not answer.code and script else None
 
     async def cancel(self, job_id: int, folder: Path | None = None, waiting_only: bool = False) -> None:
-        """Cancel a job; one that has ended already is fine. Raises SlurmRefused for another user's.
+        """Cancel a job; ignore one that has ended already. Raises SlurmRefused for another user's job.
 
-        With the ``folder`` of its script, another job that got the same id since is left alone; with
-        ``waiting_only``, one that has started.
+        With the ``folder`` of its script, skip another job that has the same id now. With ``waiting_only``, skip a
+        job that has started.
         """
         if folder is not None and not executes(await self.script_of(job_id) or Path(), folder):
             return

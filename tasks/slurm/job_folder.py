@@ -1,4 +1,4 @@
-"""The folder of a job: its script, environment file, log, exit receipt and job id, one folder an attempt."""
+"""The folder of a job: its script, environment file, log, exit receipt and job id. Each attempt has its own."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _JOB_ID_FILE = "job-id"
 
 
 def new_folder(log_dir: str, flow_run_id: UUID) -> Path:
-    """Make the folder of the run's next attempt. Raises SettingsError if ``log_dir`` cannot be written to."""
+    """Create the folder of the run's next attempt. Raises SettingsError if ``log_dir`` is not writable."""
     parent = _parent(log_dir, flow_run_id)
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -34,43 +34,43 @@ def new_folder(log_dir: str, flow_run_id: UUID) -> Path:
 
 
 def newest_folder(log_dir: str, flow_run_id: UUID) -> Path | None:
-    """The folder of the run's last attempt, if it has one."""
+    """Return the folder of the run's last attempt, or None."""
     attempts = attempts_of(_parent(log_dir, flow_run_id))
     return attempts[-1] if attempts else None
 
 
 def attempts_of(parent: Path) -> list[Path]:
-    """Return the folders of a run's attempts, the oldest first."""
+    """Return the folders of a run's attempts, oldest first."""
     if not parent.is_dir():
         return []
     return sorted((path for path in parent.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
 
 
 def tag_of(folder: Path) -> str:
-    """What names this attempt in the job's comment, for people: ``prefect:<flow run>:<attempt>``."""
+    """Return the tag of an attempt for the job's comment: ``prefect:<flow run>:<attempt>``."""
     return f"prefect:{folder.parent.name}:{folder.name}"
 
 
 def job_in_queue(folder: Path, jobs: Mapping[Path, int]) -> int | None:
-    """The job of an attempt among ``jobs``, by script; None if it is not there.
+    """Return the id of an attempt's newest job in ``jobs`` (ids by script), or None.
 
-    The end of the path decides: what leads to the log directory may be spelled in several ways.
+    Compares only the end of the script's path, since the log directory may have several paths.
     """
     return max((job for script, job in jobs.items() if executes(script, folder)), default=None)
 
 
 def executes(script: Path, folder: Path) -> bool:
-    """Whether ``script`` is the one in the folder of an attempt."""
+    """Return whether ``script`` is the script in the folder of an attempt."""
     return script.parts[-3:] == (folder / SCRIPT_FILE).parts[-3:]
 
 
 def note_job_id(folder: Path, job_id: int) -> None:
-    """Write down which job the attempt became, before anything else can fail."""
+    """Write the job id of an attempt to its folder. Call it directly after the submission, before anything can fail."""
     write_bytes(folder / _JOB_ID_FILE, f"{job_id}\n".encode())
 
 
 def noted_job_id(folder: Path) -> int | None:
-    """The job that the attempt became; None if that was never written down."""
+    """Return the job id of an attempt, or None if it was not written."""
     try:
         return int((folder / _JOB_ID_FILE).read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -78,7 +78,7 @@ def noted_job_id(folder: Path) -> int | None:
 
 
 def log_tail(folder: Path, lines: int = 100, most_bytes: int = 50_000) -> str:
-    """The last lines of the job's log; empty if there is none."""
+    """Return the last lines of the job's log, or an empty text if it cannot be read."""
     try:
         with (folder / LOG_FILE).open("rb") as file:
             size = file.seek(0, os.SEEK_END)

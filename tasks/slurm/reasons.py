@@ -1,6 +1,6 @@
-"""Why a job waits, in words, and what to do about it.
+"""Explanations of why a job is pending, and what to do about it.
 
-Names of reasons are Slurm's (``JOB REASON CODES`` in squeue's manual; job_reason_codes.html of its documentation).
+The reasons have Slurm's names (``JOB REASON CODES`` in squeue's manual; job_reason_codes.html of its documentation).
 """
 
 import re
@@ -39,7 +39,7 @@ _WORDS = {
         "nodes that it needs are down, drained or reserved for jobs in partitions of higher priority"
     ),
 }
-# Whole families: one limit of the QOS, the account or the association is reached, or can never be met.
+# Families of reasons: a limit of the QOS, the account or the association is reached, or lower than the job needs.
 _LIMITS = (
     (
         re.compile(r"^(QOS|Assoc).*(PerJob|PerNode|WallDurationPerJob.*)(Limit)?$"),
@@ -53,7 +53,7 @@ _LIMITS = (
 
 
 def explain(reason: str, job_id: int) -> str:
-    """One clause for a pending job's reason; an unknown one is given as Slurm names it."""
+    """Return a clause that explains a pending job's reason; for an unknown one, refer to squeue's manual."""
     if not reason or reason == "None":
         return _WORDS["None"]
     words = _WORDS.get(reason) or _WORDS.get(reason.partition(",")[0]) or _limit(reason) or "see squeue's manual"
@@ -61,7 +61,7 @@ def explain(reason: str, job_id: int) -> str:
 
 
 def never_starts(reason: str) -> bool:
-    """Whether the job will stay pending until somebody changes it."""
+    """Return whether a job with this reason stays pending until somebody changes it."""
     return "will never start" in explain(reason, 0)
 
 

@@ -1,7 +1,8 @@
-"""What Slurm says about a job, read from the text of squeue, scontrol and sacct.
+"""Job reports, parsed from the text output of squeue, scontrol and sacct.
 
-The text formats are the same in 22.05 and 24.11 (the JSON ones are not), with one exception: squeue gives exit codes
-as a wait status in 22.05 (768 is exit 3, 11 is signal 11), and as ``code:signal`` in 24.11, like scontrol and sacct.
+The text formats are the same in 22.05 and 24.11 (the JSON formats are not), with one exception: squeue prints exit
+codes as a wait status in 22.05 (768 is exit 3, 11 is signal 11), and as ``code:signal`` in 24.11, like scontrol and
+sacct.
 """
 
 import json
@@ -24,13 +25,13 @@ LIVE = frozenset(
     | {"REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT", "COMPLETING"}
 )
 WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"})
-# The job is over; only its nodes are not free yet. The true state follows.
+# The job has ended, but its nodes are not free yet. The final state follows.
 ENDING = "COMPLETING"
 
 
 @dataclass(frozen=True)
 class JobReport:
-    """A job at one moment. Times are in seconds; None stands for unknown or unlimited."""
+    """The state of a job at one moment. Times are in seconds; None means unknown or unlimited."""
 
     job_id: int
     state: str
@@ -49,20 +50,20 @@ class JobReport:
 
     @property
     def ended(self) -> bool:
-        """Whether the job is over and its state will not change again."""
+        """True once the job has ended and its state will not change again."""
         return self.state not in LIVE
 
     @property
     def waiting(self) -> bool:
-        """Whether the job waits in the queue."""
+        """True while the job waits in the queue."""
         return self.state in WAITING
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What the batch script noted when it ended: seconds since its start, exit code, signal that came first.
+    """The exit receipt of the batch script: seconds since its start, exit code, and the signal that it got, if any.
 
-    ``memory_peak`` is in bytes, 0 where nobody counted.
+    ``memory_peak`` is in bytes, 0 if unknown.
     """
 
     elapsed: int
@@ -75,16 +76,16 @@ class Receipt:
 
 
 def parse_squeue(text: str) -> dict[int, JobReport]:
-    """Reports by job id from ``squeue -h -t all -O QUEUE_FIELDS``."""
+    """Return the reports in ``squeue -h -t all -O QUEUE_FIELDS``, by job id."""
     rows = ([cell.strip() for cell in line.split("|", 10)] for line in text.splitlines() if line.strip())
     return {report.job_id: report for report in map(_queue_row, rows)}
 
 
 def parse_scontrol(text: str) -> JobReport | None:
-    """The report in the one line of ``scontrol -o show job ID``; None if there is none."""
-    # The name comes first and may hold anything, so fields are looked for after it.
+    """Return the report in the single line of ``scontrol -o show job ID``, or None."""
+    # The job's name comes first and may contain anything, so search for fields after it.
     start = text.find(" UserId=")
-    # The comment, too, may hold anything; of two fields of one name the first is Slurm's.
+    # The comment may contain anything too. Of two fields with the same name, the first is Slurm's.
     job, fields = re.match(r"\s*JobId=(\d+)", text), dict(reversed(re.findall(r" (\S+?)=(\S*)", text[start:])))
     if job is None or start < 0:
         return None
@@ -104,7 +105,7 @@ def parse_scontrol(text: str) -> JobReport | None:
 
 
 def parse_sacct(text: str) -> dict[int, JobReport]:
-    """Reports by job id from ``sacct -n -P -o ACCOUNTING_FIELDS``; steps add the memory that was used."""
+    """Return the reports in ``sacct -n -P -o ACCOUNTING_FIELDS``, by job id. Used memory comes from the steps."""
     reports: dict[int, JobReport] = {}
     for row in (line.split("|") for line in text.splitlines() if line.count("|") >= 9):
         job, _, step = row[0].partition(".")
@@ -120,7 +121,7 @@ def parse_sacct(text: str) -> dict[int, JobReport]:
 
 
 def read_receipt(folder: Path) -> Receipt | None:
-    """The exit receipt in a job's folder, if the batch script left one that can be read."""
+    """Return the exit receipt in a job's folder, or None if it is missing or invalid."""
     try:
         content: Any = json.loads((folder / RECEIPT_FILE).read_text(encoding="utf-8"))
         return Receipt(**content)
@@ -129,9 +130,9 @@ def read_receipt(folder: Path) -> Receipt | None:
 
 
 def parse_default_time(text: str, partitions: str | None) -> int | None:
-    """Return the least default time of the partitions in ``scontrol -o show partition``, in seconds; None: no limit.
+    """Return the shortest default time in ``scontrol -o show partition``, in seconds; None if unlimited or unknown.
 
-    ``partitions`` as ``--partition`` takes them; None: the site's default partition.
+    ``partitions`` has the format of ``--partition``; None means the site's default partition.
     """
     lines = [line for line in text.splitlines() if line.startswith("PartitionName=")]
     rows = [dict(word.partition("=")[::2] for word in line.split()) for line in lines]
@@ -142,7 +143,7 @@ def parse_default_time(text: str, partitions: str | None) -> int | None:
 
 
 def seconds(text: str) -> int | None:
-    """Seconds of a time as Slurm prints it (``[D-]HH:MM:SS`` or ``MM:SS``); None if it is not one."""
+    """Return the seconds of a time as Slurm prints it (``[D-]HH:MM:SS`` or ``MM:SS``), or None if it is not a time."""
     found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", text)
     if not found:
         return None
@@ -151,7 +152,7 @@ def seconds(text: str) -> int | None:
 
 
 def joined(ids: Iterable[int]) -> str:
-    """Job ids as Slurm's commands take them."""
+    """Return job ids in the format of Slurm's commands: sorted, separated by commas."""
     return ",".join(str(number) for number in sorted(ids))
 
 
