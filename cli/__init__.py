@@ -2,5 +2,5 @@
 
 import os
 
-# Read when Prefect is imported: our programs send nothing to anybody.
+# Prefect reads these variables when it is imported: our programs send no telemetry.
 os.environ.setdefault("DO_NOT_TRACK", "1")

@@ -21,7 +21,7 @@ class LoadCommandLine(CommandLine):
 
 
 def main(arguments: list[str]) -> None:
-    """Load the automations, and print their names. Exits with 2 if the server has no such notification block."""
+    """Load the automations and print their names. Exit with 2 if the server has no such notification block."""
     notify = read_arguments(LoadCommandLine, arguments, "automations").notify
     try:
         with prefect_api() as api:

@@ -31,7 +31,7 @@ class BrowseCommandLine(CommandLine):
 
 
 def open_catalogue(dataset: Path, shards_dir: Path | None) -> tuple[Catalogue, str]:
-    """Read the catalogue of a folder, and return it with a version string for caching. Raises PipelineError."""
+    """Read the catalogue of a folder and return it with a version string for caching. Raises PipelineError."""
     dataset = absolute(dataset)
     if (dataset / ".prepare").is_dir():
         places = places_of_dataset(dataset, absolute(shards_dir) if shards_dir else None)

@@ -1,4 +1,4 @@
-"""What all command lines have in common; imports no Prefect, so that programs without a flow start at once."""
+"""Base classes and parsing of all command lines; imports no Prefect, so that programs without a flow start quickly."""
 
 import difflib
 import re
@@ -20,7 +20,7 @@ from tasks.contracts.plain_text import UNSHOWN
 from tasks.io.files import shown_text
 
 DONE, FAILED, BAD_ARGUMENTS, INTERRUPTED = 0, 1, 2, 130
-"""Exit statuses: the flow completed; a gate or stage failed; the arguments cannot be used; Ctrl-C or SIGTERM."""
+"""Exit statuses: the flow completed; a gate or stage failed; invalid arguments; Ctrl-C or SIGTERM."""
 
 
 class CommandLine(BaseSettings):
@@ -41,7 +41,7 @@ class CommandLine(BaseSettings):
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: PydanticBaseSettingsSource
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what is given when the object is made, and the command line, which pydantic-settings puts first."""
+        """Return one source, the arguments of the constructor; pydantic-settings puts the command line before it."""
         return (named["init_settings"],)
 
 
@@ -67,9 +67,9 @@ Model = TypeVar("Model", bound=CommandLine)
 def read_arguments(
     model: type[Model], arguments: list[str], command: str = "", variables: dict[str, str] | None = None
 ) -> Model:
-    """Read a command line (of a program's ``command``) as ``model``; exit with 2 and a line a field if it cannot be.
+    """Parse the command line of ``command`` as ``model``; if invalid, print a line for each field and exit with 2.
 
-    ``variables``: names of environment variables, by the option that they stand in for.
+    ``variables``: environment variables that can replace options, by option.
     """
     variables = variables or {}
     program = f"{_program()} {command}".rstrip()
@@ -100,7 +100,7 @@ def _program() -> str:
 
 
 def _refuse_unknown(arguments: list[str], options: list[str]) -> None:
-    """Raises SettingsError that names an option that is none, ahead of what its misspelling leaves out."""
+    """Raise SettingsError for an unknown option, before a misspelled option is reported as a missing one."""
     given = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
     for name in (option.removeprefix("--") for option in given if " " not in option):
         if name not in options:
@@ -109,7 +109,7 @@ def _refuse_unknown(arguments: list[str], options: list[str]) -> None:
 
 
 def say(message: str) -> None:
-    """Tell the user what is wrong, on stderr; a terminal obeys nothing in it."""
+    """Print an error message on stderr, without characters that a terminal would interpret."""
     lines = [shown_text(line) for line in message.splitlines()]
     sys.stderr.write("\n".join(["error: " + lines[0], *lines[1:]]) + "\n")
 

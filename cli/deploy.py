@@ -24,7 +24,7 @@ class DeployCommandLine(CommandLine):
 
 
 def main(arguments: list[str]) -> None:
-    """Deploy to the configured server, with a line for each step. Exits with 2 for bad arguments, 1 for a failure."""
+    """Deploy to the configured server and print each step. Exit with 2 for bad arguments, 1 for a failure."""
     options = read_arguments(DeployCommandLine, arguments, "deploy")
     try:
         if not PREFECT_API_URL.value():

@@ -1,8 +1,8 @@
-"""The process of an own server: Prefect's server behind a check of the names that it is asked by.
+"""Process of our own server: Prefect's server behind a check of the ``Host`` and ``Origin`` headers.
 
-A web page of elsewhere can send requests to a loopback port, also under a name that it has bound to 127.0.0.1.
+A web page from another site can send requests to a loopback port, also under a name that it resolves to 127.0.0.1.
 So ``Host`` must be a name of this machine, and ``Origin``, which browsers send, must name the same host and port.
-Who asks is checked by Prefect itself, by the secret in ``PREFECT_SERVER_API_AUTH_STRING``.
+Prefect itself authenticates the client with the secret in ``PREFECT_SERVER_API_AUTH_STRING``.
 """
 
 import base64
@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 STARTUP_FAILED: Final = 3
-"""Exit status of a server that did not come up, however long that took."""
+"""Exit status of a server whose startup failed, however long the startup took."""
 OPEN_PATH: Final = "/open"
 CODE_FILE: Final = "DATACOMP_ENERGON_CODE_FILE"
 ALLOWED_HOSTS: Final = "DATACOMP_ENERGON_ALLOWED_HOSTS"
@@ -29,7 +29,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Content-Security-Policy": "frame-ancestors 'none'",
 }
-# The code stands behind '#', so that it is in no log. Prefect's UI reads its password at this key.
+# The code follows '#', so that no log contains it. Prefect's UI reads its password from this key.
 _PAGE = """<!doctype html><meta charset="utf-8"><title>Prefect UI</title>
 <p id="state">Opening the Prefect UI.</p><script>
 const code = location.hash.slice(1);
@@ -46,10 +46,10 @@ _USED = "This link was used already, or is of an earlier server. Stop `datacomp-
 
 
 class Guard:
-    """An ASGI app that rejects foreign names, opens the UI once for the one-time code, and passes the rest on."""
+    """An ASGI app that rejects unknown hosts, opens the UI once for the one-time code, and forwards other requests."""
 
     def __init__(self, app: ASGIApp, allowed_hosts: frozenset[str], code_file: Path, secret: str) -> None:
-        """Guard ``app``; ``code_file`` holds the one-time code and goes with its use."""
+        """Guard ``app``; ``code_file`` holds the one-time code and is deleted when the code is used."""
         self.app = app
         self.allowed_hosts = allowed_hosts
         self.code_file = code_file
@@ -104,7 +104,7 @@ class Guard:
 
 
 def is_loopback(name: str) -> bool:
-    """Return whether a host name means this machine without a look-up."""
+    """Return whether a host name means this machine, without a DNS lookup."""
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:

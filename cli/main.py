@@ -1,6 +1,6 @@
 """The console command ``datacomp-energon``: one subcommand for each flow, and programs without a flow.
 
-Imports nothing but the standard library, so that ``--help`` answers at once; a subcommand imports what it needs.
+Imports only the standard library, so that ``--help`` is fast; a subcommand imports what it needs.
 """
 
 import importlib
@@ -48,7 +48,7 @@ COMMANDS = FLOWS | PROGRAMS
 
 
 def main() -> None:
-    """Run the subcommand that the process's arguments name. Exits with 2 if there is none of that name."""
+    """Run the subcommand that the process's arguments name. Exit with 2 if it is unknown."""
     name, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
     if name in {"-h", "--help"}:
         sys.stdout.write(usage())
@@ -69,7 +69,7 @@ def usage() -> str:
 
 
 def name_replacement(command: str) -> None:
-    """End an old program with the sentence that names the new command."""
+    """Exit with a message that names the command that replaced this program."""
     sys.stderr.write(f"error: this program is now `datacomp-energon {command}`\n")
     raise SystemExit(BAD_ARGUMENTS)
 

@@ -35,7 +35,7 @@ def _render_model() -> type[_Options]:
 
 
 def render_script(arguments: list[str]) -> None:
-    """Print the batch script of a run with the profile's variables and the given ones; nothing is submitted."""
+    """Print the batch script of a run with the profile's and the given job variables; submit nothing."""
     options = read_arguments(_render_model(), arguments, "render")
     given = {name: getattr(options, name) for name in options.model_fields_set if name in JobVariables.model_fields}
     with _errors_as_sentences():
@@ -46,7 +46,7 @@ def render_script(arguments: list[str]) -> None:
 
 
 def create(arguments: list[str]) -> None:
-    """Create the work pool, or update its job variables, with the profile's as defaults."""
+    """Create the work pool with the profile's job variables as defaults, or update them."""
     from deployments.patience import print_line
     from deployments.slurm.pool import create_pool
 

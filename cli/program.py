@@ -19,12 +19,12 @@ from tasks.io.storage import in_words
 
 
 def run_program(flow: Flow[..., Any], arguments: list[str] | None = None, command: str = "") -> None:
-    """Read the flow's parameters from ``arguments`` (by default the process's own), run it, print its result, and exit.
+    """Read the flow's parameters from ``arguments`` (default: the process's own), run it, print its result, and exit.
 
     The last line on stdout is always the result as one JSON object. ``command``: the subcommand, for messages.
     """
     given = _read(flow, sys.argv[1:] if arguments is None else arguments, command)
-    # Prefect passes SIGTERM on once its run has ended; by default it would end this program without a word.
+    # Prefect raises SIGTERM again after its run has ended; the default handler would end this program silently.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with prefect_api() as api:
@@ -53,12 +53,12 @@ def run_program(flow: Flow[..., Any], arguments: list[str] | None = None, comman
 
 
 def parameters_of(flow: Flow[..., Any], given: FlowCommandLine) -> dict[str, Any]:
-    """The flow's parameters in a command line that was read."""
+    """Return the flow's parameters from a parsed command line."""
     return {name: getattr(given, name) for name in inspect.signature(flow.fn).parameters}
 
 
 def read_parameters(flow: Flow[..., Any], arguments: list[str]) -> dict[str, Any]:
-    """The flow's parameters from a command line; exits with 2 and a line a field if they cannot be used."""
+    """Read the flow's parameters from a command line; if invalid, print a line for each field and exit with 2."""
     return parameters_of(flow, _read(flow, arguments))
 
 
@@ -67,7 +67,7 @@ def _read(flow: Flow[..., Any], arguments: list[str], command: str = "") -> Flow
 
 
 def command_line(flow: Flow[..., Any]) -> type[FlowCommandLine]:
-    """A model of the flow's command line, made from the signature and the docstring that make the UI's form."""
+    """Build a model of the flow's command line from the signature and docstring that also define the UI's form."""
     described = flow.parameters.properties
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(flow.fn).parameters.items():

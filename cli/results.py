@@ -1,4 +1,4 @@
-"""Printing of flow results for people."""
+"""Print flow results for people."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ def print_result(flow_name: str, result: Told, api: Api) -> None:
 
 
 def print_table(title: str, rows: list[tuple[str, str]], places: Iterable[tuple[str, str]] = ()) -> None:
-    """Print rows of two cells as a table on stdout; cells are printed without markup.
+    """Print rows of two cells as a table on stdout, without markup.
 
     ``places``: paths and URLs, each printed on its own line below the table for easy copying.
     """

@@ -1,4 +1,4 @@
-"""The Prefect API that a program talks to: the one that is configured, else a server of our own for the run."""
+"""The Prefect API that a program uses: the configured one, or else our own server for the duration of the run."""
 
 import contextlib
 import fcntl
@@ -38,14 +38,14 @@ from tasks.io.proxies import changed_environment, exempt_loopback
 _START_SECONDS = 300
 _STOP_SECONDS = 15
 _SETTLED_SECONDS = 20.0
-"""A server that ends within this time would not come up at the next start either."""
+"""A server that ends within this time would fail again at the next start."""
 _SERVER = [sys.executable, "-m", "cli.guard"]
 _ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
 class Api:
-    """A Prefect API: its address, and that of the UI that the same server shows."""
+    """A Prefect API: its address, and the address of the UI on the same server."""
 
     url: str
     own: bool
@@ -53,28 +53,28 @@ class Api:
 
     @property
     def link(self) -> str:
-        """Address that opens the UI once without a question: it holds a one-time code, not the secret."""
+        """Address that opens the UI once without a password prompt: it holds a one-time code, not the secret."""
         if self.home is None:
             return f"{self.ui}/deployments"
         return f"{self.ui}{OPEN_PATH}#{_code_file(self.home).read_text(encoding='ascii')}"
 
     @property
     def environment_file(self) -> Path | None:
-        """File of an own server that a shell can source to use it; only its user can read it."""
+        """File that a shell can source to use our own server; only its user can read it."""
         return self.home / "environment.sh" if self.home else None
 
     @property
     def ui(self) -> str:
-        """Address for a browser."""
+        """Address of the UI."""
         return self.url.removesuffix("/").removesuffix("/api")
 
 
 @contextlib.contextmanager
 def prefect_api(port: int | None = None, allowed_hosts: Iterable[str] = ()) -> Iterator[Api]:
-    """Make sure that flows run in the block find an API.
+    """Provide an API for the flows that run in the block.
 
-    Temporary (ephemeral) servers are switched off: with Dask, every worker would start one of its own on the
-    same database. Raises PipelineError if a server of our own does not come up.
+    Temporary (ephemeral) servers are disabled: with Dask, every worker would start its own on the
+    same database. Raises PipelineError if our own server does not start.
     """
     exempt_loopback()
     configured = PREFECT_API_URL.value()
@@ -87,13 +87,13 @@ def prefect_api(port: int | None = None, allowed_hosts: Iterable[str] = ()) -> I
         try:
             yield Api(url, own=True, home=home)
         finally:
-            # What the run logged must reach the server before it stops.
+            # The run's log records must reach the server before it stops.
             APILogWorker.drain_all(timeout=_STOP_SECONDS)
             EventsWorker.drain_all(timeout=_STOP_SECONDS)
 
 
 def _refuse_silent(url: str) -> None:
-    # Prefect's own retries are silent for a minute.
+    # Prefect's own retries log nothing for a minute.
     with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), get_client(sync_client=True) as client:
         trouble = client.api_healthcheck()
         if not trouble:
@@ -114,7 +114,7 @@ def _report(line: str) -> None:
 
 
 def state_folder() -> Path:
-    """Return the user's local state folder for this project: server databases and logs lie here, not in data roots.
+    """Return the user's local state folder for this project: it holds server databases and logs, data roots do not.
 
     Raises PipelineError if the user has no home folder.
     """
@@ -141,7 +141,7 @@ def _make_private(home: Path) -> None:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
+    """Return a port of the loopback interface that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -150,7 +150,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def _use(url: str, secret: str, certificate: Path) -> Iterator[None]:
-    """Settings for this process, and the environment for those it starts (Dask workers among them)."""
+    """Configure this process, and the processes that it starts (Dask workers among them), to use the server."""
     with (
         changed_environment(PREFECT_API_URL=url, PREFECT_API_AUTH_STRING=secret),
         temporary_settings(
@@ -166,9 +166,9 @@ def _use(url: str, secret: str, certificate: Path) -> Iterator[None]:
 
 
 def _one_certificate(home: Path) -> Path:
-    """A certificate file for our own server, which is asked without TLS and needs none.
+    """Write a certificate file for clients of our own server, which uses no TLS and needs no certificate.
 
-    Prefect's clients load a certificate file all the same, two clients a task run; certifi's takes 17 ms each time.
+    Prefect's clients load a certificate file anyway, two clients for each task run; certifi's takes 17 ms each time.
     """
     first, end, _ = Path(certifi.where()).read_text(encoding="utf-8").partition("-----END CERTIFICATE-----")
     path = home / "certificate.pem"
@@ -178,7 +178,7 @@ def _one_certificate(home: Path) -> Path:
 
 @contextlib.contextmanager
 def _own_server(port: int | None, secret: str, allowed_hosts: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    # The server inherits the listening socket: at no time can another user's process hold the port and be told the
+    # The server inherits the listening socket: at no time can another user's process take the port and receive the
     # secret.
     with _listen(port) as listener, _home() as (home, lock):
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
@@ -210,7 +210,7 @@ def _code_file(home: Path) -> Path:
 
 
 def _write_access(home: Path, url: str, secret: str) -> None:
-    """Write what opens the server: the environment for a shell, and the one-time code of the printed link."""
+    """Write the credentials of the server: environment variables for a shell, and the one-time code of the link."""
     lines = f"export PREFECT_API_URL={url}\nexport PREFECT_API_AUTH_STRING={secret}\n"
     _remove_access(home)
     for path, text in ((home / "environment.sh", lines), (_code_file(home), secrets.token_urlsafe(32))):
@@ -225,7 +225,7 @@ def _remove_access(home: Path) -> None:
 
 @contextlib.contextmanager
 def _home() -> Iterator[tuple[Path, IO[bytes]]]:
-    """A folder whose database no other server uses. The lock goes with the server process, not with ours."""
+    """Lock a folder whose database no other server uses, and yield both. The server process keeps the lock."""
     for number in range(1, 1000):
         home = state_folder() / f"server-{number}"
         _make_private(home)
@@ -257,7 +257,7 @@ def _start(
 
 
 def _server_environment(home: Path, port: int, secret: str, allowed_hosts: Iterable[str]) -> dict[str, str]:
-    """Return the environment of an own server, which takes none of the user's Prefect settings and profiles."""
+    """Return the environment of our own server, without the user's Prefect settings and profiles."""
     foreign = {name: value for name, value in os.environ.items() if not name.upper().startswith("PREFECT_")}
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     return foreign | {
@@ -306,7 +306,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def await_end(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Wait for the end of a process that was told to end; kill it if that takes too long."""
+    """Wait for a process that was asked to stop; kill it after ``seconds``."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -315,17 +315,17 @@ def await_end(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def _serve_until_parent_ends(descriptor: int) -> None:
-    """The server's process: run the server on a listening socket as a child, and end it when standard input closes.
+    """Run the server on a listening socket as a child process, and stop it when standard input closes.
 
-    The parent holds the other end of standard input, so a parent that is killed takes the server with it. A server
-    that is lost (to the out-of-memory killer, say) is started again: clients wait for it. One that ended while it was
-    starting is not.
+    The parent holds the other end of standard input, so killing the parent also stops the server. If the server
+    dies (to the out-of-memory killer, say), it is restarted: clients wait for it. A server that ends during its
+    startup is not.
     """
     while True:
         started = time.monotonic()
         server = subprocess.Popen([*_SERVER, str(descriptor)], stdin=subprocess.DEVNULL, pass_fds=[descriptor])
         while server.poll() is None:
-            if select.select([sys.stdin], [], [], 0.5)[0]:  # nobody writes there: it is readable once it is closed
+            if select.select([sys.stdin], [], [], 0.5)[0]:  # nothing is ever written: readable means closed
                 server.terminate()
                 await_end(server, _STOP_SECONDS)
                 return

@@ -1,4 +1,4 @@
-"""The settings reference, docs/settings.md, made from the models and flows: ``datacomp-energon settings``."""
+"""The settings reference, docs/settings.md, generated from the models and flows: ``datacomp-energon settings``."""
 
 import importlib
 import inspect
@@ -31,7 +31,7 @@ _SHARED: dict[type[settings.Settings], str] = {profiles.NodesDask: "cluster prof
 
 
 def reference() -> str:
-    """The whole reference as Markdown."""
+    """Return the whole reference as Markdown."""
     return "\n".join([_HEAD, *_models(), *_flows()])
 
 
@@ -48,13 +48,13 @@ def _models() -> Iterator[str]:
 
 
 def _settings_of(module: ModuleType) -> list[type[settings.Settings]]:
-    """The models that a module declares, in its order."""
+    """Return the models that a module declares, in order of declaration."""
     models = [m for m in vars(module).values() if inspect.isclass(m) and issubclass(m, settings.Settings)]
     return [m for m in models if m.__module__ == module.__name__ and m is not settings.Settings]
 
 
 def _heading(model: type[settings.Settings]) -> str:
-    """The group's name; of a cluster profile's models, the place in the file."""
+    """Return the group's name; for a model of a cluster profile, its place in the file."""
     if model.__module__ != profiles.__name__:
         return model.__name__.removesuffix("Settings").lower()
     kind = model.model_fields.get("kind")
@@ -81,7 +81,7 @@ def _flows() -> Iterator[str]:
 
 
 def _deployed() -> list[str]:
-    """Entry points of all flows, in the order of prefect.yaml."""
+    """Return the entry points of all flows, in the order of prefect.yaml."""
     path = Path(__file__).resolve().parent.parent / "prefect.yaml"
     deployments = yaml.safe_load(path.read_text(encoding="utf-8"))["deployments"]
     return list(dict.fromkeys(deployment["entrypoint"] for deployment in deployments))
@@ -98,13 +98,13 @@ def _value(value: Any) -> str:
 
 
 def _allowed(field: FieldInfo) -> str:
-    """Limits and alternatives as people write them."""
+    """Describe limits and choices in readable form."""
     limits = [_limit(item) for item in _constraints(field)]
     return ", ".join([*(f"`{choice}`" for choice in _choices(field.annotation)), *filter(None, limits)])
 
 
 def _choices(annotation: Any) -> list[Any]:
-    """The alternatives of every Literal in a type."""
+    """Return the choices of every Literal in a type."""
     if get_origin(annotation) is Literal:
         return list(get_args(annotation))
     return [choice for part in get_args(annotation) for choice in _choices(part)]

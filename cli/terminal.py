@@ -82,7 +82,7 @@ def _draw_bars() -> Iterator[None]:
 
 
 class _ProgressBars:
-    """A bar for each stage."""
+    """A progress bar for each stage."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -99,7 +99,7 @@ class _ProgressBars:
 def _redirect_stderr() -> Iterator[Console]:
     """Redirect stderr and yield a console on the terminal; redirected lines are printed above the bars.
 
-    Workers inherit stderr and know nothing of the bars. They write to a pipe, whose lines this process prints.
+    Workers inherit stderr and are not aware of the bars. They write to a pipe, and this process prints its lines.
     """
     reading, writing = os.pipe()
     with os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace") as stderr:
@@ -113,7 +113,7 @@ def _redirect_stderr() -> Iterator[Console]:
         finally:
             sys.stderr.flush()
             os.dup2(stderr.fileno(), 2)
-            reader.join(1)  # the pipe closes with the last process that holds it
+            reader.join(1)  # the pipe closes when the last process that holds it ends
 
 
 def _forward_lines(reading: int, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""A Prefect server and a worker on this machine, for triggering the flows in a browser: ``datacomp-energon ui``."""
+"""A Prefect server and a worker on this machine, to run flows from a browser: ``datacomp-energon ui``."""
 
 import shlex
 import signal
@@ -39,16 +39,16 @@ class UiCommandLine(CommandLine):
 
 
 def serve(port: int, allowed_hosts: list[str]) -> int:
-    """Run server and worker until one of them ends or Ctrl-C; returns the exit status.
+    """Run server and worker until either ends or Ctrl-C; return the exit status.
 
-    The configured API is used if there is one; otherwise a server of our own, with the history of earlier runs.
+    The configured API is used if there is one; otherwise our own server, with the history of earlier runs.
     """
     print_line("Starting a server and a worker, which takes up to a minute.")
     with prefect_api(port=None if PREFECT_API_URL.value() else port, allowed_hosts=allowed_hosts) as api:
         print_line("The server is up.")
         create_pool(POOL, print_line)
         before = ask_with_patience(_heartbeat, print_line)
-        # The worker takes seconds to import what it needs, in which the deployments are made.
+        # The worker needs seconds for its imports; meanwhile the deployments are created.
         worker = subprocess.Popen([*_WORKER_COMMAND, "--pool", POOL, "--name", _WORKER])
         try:
             create_deployments(POOL, print_line)
@@ -66,20 +66,20 @@ def serve(port: int, allowed_hosts: list[str]) -> int:
 
 
 def _place_quickstart(client: SyncPrefectClient) -> None:
-    """Let the form of the quickstart propose a data root here: a deployed run has no folder of its own."""
+    """Make the current folder's data root the default of the quickstart's form: a deployed run has no such folder."""
     deployment = client.read_deployment_by_name(f"{quickstart.name}/{POOL}")
     root = Path.cwd() / str(quickstart.parameters.properties["root"]["default"])
     client.update_deployment(deployment.id, DeploymentUpdate(parameters={"root": str(root)}))
 
 
 def _heartbeat(client: SyncPrefectClient) -> datetime | None:
-    """Return when the server last heard of this host's worker; None if it never did."""
+    """Return this host's worker's last heartbeat on the server, None if there is none."""
     known = {worker.name: worker.last_heartbeat_time for worker in client.read_workers_for_work_pool(POOL)}
     return known.get(_WORKER)
 
 
 def _wait_for_worker(process: subprocess.Popen[bytes], before: datetime | None) -> None:
-    """Return once the server has a newer heartbeat than ``before``. Raises PipelineError if the worker ends first."""
+    """Wait for a heartbeat newer than ``before``. Raises PipelineError if the worker ends first."""
     while ask_with_patience(_heartbeat, print_line) == before:
         if process.poll() is not None:
             raise PipelineError(f"the worker {describe_exit(process.returncode)}; its last words stand above")
@@ -87,14 +87,14 @@ def _wait_for_worker(process: subprocess.Popen[bytes], before: datetime | None) 
 
 
 def main(arguments: list[str]) -> None:
-    """Read the command line, and serve."""
+    """Read the command line and run server and worker."""
     options = read_arguments(UiCommandLine, arguments, "ui")
     if PREFECT_API_URL.value() and options.model_fields_set:
         given = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(options.model_fields_set))
         say(f"{given} is for a server of our own, but PREFECT_API_URL names another: leave out one of them")
         raise SystemExit(BAD_ARGUMENTS)
-    # A terminated program must take its worker along, as one that is interrupted does. The worker passes an interrupt
-    # on, which those that a script starts in the background would ignore, and their children.
+    # Stop the worker on SIGTERM too. A program that a script starts in the background would ignore SIGINT, and so would
+    # its children, to which the worker passes the interrupt.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:

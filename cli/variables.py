@@ -1,6 +1,6 @@
-"""Environment variables of the tutorial that stand in for options of the GPU programs that are not given.
+"""Environment variables of the tutorial that replace missing options of the GPU programs.
 
-The one exception to the rule that a command line is the only source: forms, deployments and jobs know nothing of it.
+The only exception to the rule that a command line is the only source: forms, deployments and jobs ignore them.
 """
 
 import os
@@ -17,7 +17,7 @@ _OF_GROUP = {
 
 
 def variables_of(flow: str) -> dict[str, str]:
-    """Return the variables that the program of a flow reads, by option; no other program reads any."""
+    """Return the variables that a flow's program reads, by option; empty for every other program."""
     group = _GROUPS.get(flow)
     if group is None:
         return {}
@@ -25,14 +25,14 @@ def variables_of(flow: str) -> dict[str, str]:
 
 
 def options_not_given(arguments: list[str], variables: dict[str, str]) -> dict[str, str]:
-    """Return the options that the environment gives, with their values; an empty variable counts as not set."""
+    """Return the options that the environment provides, with their values; an empty variable counts as not set."""
     given = {argument.partition("=")[0] for argument in arguments}
     missing = {option: os.environ.get(name, "") for option, name in variables.items() if option not in given}
     return {option: value for option, value in missing.items() if value}
 
 
 def describe_variables(variables: dict[str, str]) -> str:
-    """Return the end of a help text: each option's variable, and its value now."""
+    """Return the end of a help text: each option's variable and its current value."""
     if not variables:
         return ""
     lines = [f"  {option:27} {name:16} {_value(name)}" for option, name in variables.items()]

@@ -1,4 +1,4 @@
-"""audit-download: hold every raw shard against its stats, and the totals against the gate."""
+"""audit-download: check every raw shard against its stats, and the totals against the gate."""
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -86,7 +86,7 @@ def audit_download(
 
 
 def _gate_of(gate: GateSettings, dataset_slice: str | None) -> GateSettings:
-    """Return the gate, with what it leaves out taken from the slice, if one is named."""
+    """Return the gate; if a slice is named, it provides the missing values."""
     if dataset_slice is None:
         return gate
     slice_ = load_slice(dataset_slice)
@@ -96,7 +96,7 @@ def _gate_of(gate: GateSettings, dataset_slice: str | None) -> GateSettings:
 def _run(
     jobs: list[AuditJob], profile: ClusterProfile, audit_dir: Path, verify: Verify, save: Callable[[], None]
 ) -> Iterator[ShardAudit]:
-    """Yield the audit of every shard, in any order, then ``save`` the totals; whatever is changed is locked."""
+    """Yield the audit of every shard, in any order, then ``save`` the totals; hold the lock while anything changes."""
     left = []
     for job, audit in () if verify == "full" else look_up(jobs, profile.task_runs):
         if audit is None:
@@ -105,7 +105,7 @@ def _run(
             yield audit
     left = jobs if verify == "full" else left
     finished = verify == "changed" and _all_done(left) and (audit_dir / "totals.json").exists()
-    # Runs for two datasets of one root do not keep each other out where nothing is left to do.
+    # Runs for two datasets of one root do not lock each other out when nothing is left to do.
     with nullcontext() if finished else alone(audit_dir, "audit", jobs[0].shards_dir):
         if verify == "full":
             ShardIndexes(audit_dir).fingerprints.forget()
@@ -119,7 +119,7 @@ def _run(
 def _all_done(jobs: list[AuditJob]) -> bool:
     try:
         return all(finished_by_notes(job) for job in jobs)
-    except OSError:  # the audit of that shard tells
+    except OSError:  # the audit of that shard reports the error
         return False
 
 

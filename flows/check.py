@@ -1,4 +1,4 @@
-"""check-dataset: hold a prepared dataset against its manifest and read every sample back through Energon."""
+"""check-dataset: compare a prepared dataset with its manifest and read every sample back through Energon."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def check_dataset(dataset_dir: GivenPath, check: CheckSettings = CheckSettings()
 
 
 def _processed(dataset_dir: Path, check: CheckSettings) -> ProcessorSummary | None:
-    """Try the processor, if there is one, and show what it made of the batches."""
+    """Run the processor, if one is configured, and show its results for the batches."""
     processed = run_task(check_processor_task, dataset_dir, check) if check.processor else None
     if processed:
         description = f"Batches through {check.processor}"

@@ -1,4 +1,4 @@
-"""import-checkpoint: a Hugging Face checkpoint becomes a Megatron one, on GPUs, with Megatron-Bridge's converter."""
+"""import-checkpoint: convert a Hugging Face checkpoint to a Megatron one, on GPUs, with Megatron-Bridge's converter."""
 
 from pathlib import Path
 from typing import Literal
@@ -20,7 +20,7 @@ from tasks.running.outcomes import ends_in_words
 
 
 class CheckpointResult(BaseModel):
-    """``checkpoint``: what training starts from. ``command``: how the import is, or was, launched."""
+    """Result of an import. ``checkpoint``: where training starts. ``command``: launches, or launched, the import."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -29,7 +29,7 @@ class CheckpointResult(BaseModel):
     command: tuple[str, ...]
 
     def in_words(self) -> str:
-        """What became of the checkpoint, in a line."""
+        """Summarize the outcome in one line."""
         if self.status == "rendered":
             return f"only shown, not launched: the import to {self.checkpoint}"
         return f"{self.checkpoint}: {self.status}"

@@ -29,7 +29,7 @@ from tasks.running.progress import show_table
 
 
 class ConvertResult(BaseModel):
-    """A converted and indexed dataset. ``output_bytes``: of all tars; ``oddities``: emitted samples, by kind."""
+    """A converted and indexed dataset. ``output_bytes``: size of all tars; ``oddities``: emitted samples, by kind."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -44,7 +44,7 @@ class ConvertResult(BaseModel):
     index: IndexSummary
 
     def in_words(self) -> str:
-        """What the dataset holds, in a line."""
+        """Summarize the dataset in one line."""
         return f"{self.raw_shards_opened} shards, {self.counts.in_words()}; {self.tars} tars"
 
 
@@ -130,7 +130,7 @@ def _warn_of_hidden_tars(source_dir: Path) -> None:
 def _scan(conversion: Conversion, profile: ClusterProfile, runner: JobRunner) -> None:
     left = conversion.look_up_scans(profile.task_runs)
     task = stored_in(scan_shards, conversion.folder.results)
-    # Few scans ahead of need: with maximum_samples, those beyond the cut-off are wasted.
+    # Scan only a few shards ahead: with maximum_samples, scans beyond the cut-off are wasted.
     scans = run_jobs(
         runner, task, conversion.scan_jobs(), profile, stage="scan", unit="raw shards", total=left, ahead=2
     )
@@ -145,7 +145,7 @@ def _search_copies(jobs: list[CopiesJob], profile: ClusterProfile, runner: JobRu
 
 
 def _write(conversion: Conversion, plan: Plan, profile: ClusterProfile, runner: JobRunner) -> list[str]:
-    """Write the tars that are not there; returns what failed, in words."""
+    """Write the missing tars; return a description of each failure."""
     looked_up = look_up(conversion.write_jobs(plan), profile.task_runs)
     left = [job for job, written in looked_up if written is None]
     task = stored_in(write_tars, conversion.folder.results)

@@ -1,4 +1,4 @@
-"""What the flows of GPU jobs share: show the submission, launch and follow the job, cancel it with the flow."""
+"""Steps that the flows of GPU jobs share: show the submission, launch and follow the job, cancel it with the flow."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ AtEnd = Callable[[list[Path]], object]
 
 
 def show_submission(submission: Submission, root: Path, folder: Path, launch: bool) -> None:
-    """Show what will be submitted; without ``launch`` let the launcher render it too."""
+    """Show the submission; without ``launch``, let the launcher render it too."""
     text = describe_submission(submission, root, launch)
     create_markdown_artifact(text, key=f"{submission.kind}-submission", description="The GPU job, as submitted")
     if launch or submission.dry_run is None or not submission.job.submission_dry_run:
@@ -39,10 +39,10 @@ def show_submission(submission: Submission, root: Path, folder: Path, launch: bo
 def run_job(
     submission: Submission, root: Path, folder: Path, stale: Path | None = None, at_end: AtEnd = lambda logs: None
 ) -> None:
-    """Run the job to its end, one way or the other; ``at_end`` gets its logs, oldest first, however it ended.
+    """Run the job until it ends; ``at_end`` receives its logs, oldest first, however the job ended.
 
-    Raises BusyError while another run launches or follows it, SettingsError if it cannot be launched from here,
-    PipelineError if it does not end well.
+    Raises BusyError while another run launches or follows the job, SettingsError if it cannot be launched from here,
+    PipelineError if it fails.
     """
     check_launch(submission.job, submission.mounts)
     with alone(folder, submission.kind, root):
@@ -81,7 +81,7 @@ _SETTINGS: dict[str, tuple[str, type[CheckpointSettings] | type[TrainingSettings
 
 
 def cancel_with_flow(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Hook: cancel the job that a cancelled flow was following. Prefect runs it once the flow's process is gone."""
+    """Cancel the job that a cancelled flow was following. Prefect calls this hook after the flow's process ends."""
     parameter, model = _SETTINGS[flow.name]
     settings = model.model_validate(flow_run.parameters[parameter])
     folder = DataRoot(Path(flow_run.parameters["root"])).launch(flow.name, settings.name)

@@ -1,4 +1,4 @@
-"""download-images: fetch the images of a slice with img2dataset, resuming what is there."""
+"""download-images: download the images of a slice with img2dataset; resume from existing shards."""
 
 from prefect import flow
 

@@ -38,7 +38,7 @@ def download_metadata(
     data = DataRoot(absolute(root))
     slice_ = load_slice(dataset_slice)
     jobs = fetch_jobs(data.metadata, slice_)
-    # Two datasets of one root use the same metadata: nobody is kept out where nothing is left to do.
+    # Two datasets of one root share the metadata: a run does not need the lock when nothing is left to do.
     with nullcontext() if all(job.is_done() for job in jobs) else alone(data.metadata, "fetch of metadata"):
         fetched = _fetch(jobs, data)
     for file in fetched:

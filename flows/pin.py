@@ -14,7 +14,7 @@ from tasks.running.outcomes import ends_in_words, run_task
 
 
 class PinResult(BaseModel):
-    """A written slice file, and what it pins."""
+    """A written slice file and its contents."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -26,7 +26,7 @@ class PinResult(BaseModel):
     metadata_sha256: str
 
     def in_words(self) -> str:
-        """What is pinned, in a line."""
+        """Summarize the pinned files in one line."""
         return f"{self.slice_file} pins {self.files} files, {self.rows:,} rows, at commit {self.revision}"
 
 

@@ -26,7 +26,7 @@ class PipelineResult(BaseModel):
     stages: dict[str, str]
 
     def in_words(self) -> str:
-        """Which stages ran, in a line."""
+        """Summarize the completed stages in one line."""
         return f"completed: {', '.join(self.stages)}"
 
 
@@ -82,7 +82,7 @@ def _where(job: GpuJobSettings, suffix: str, gpu_suffix: str | None) -> str:
 
 
 def _run_stage(name: str, suffix: str, parameters: dict[str, Any]) -> str:
-    """Run a stage's deployment to its end; gives the id of its flow run. Raises GateError if it did not complete."""
+    """Run a stage's deployment to its end and return the id of its flow run. Raises GateError unless it completed."""
     child = started(f"{name}/{suffix}", only_given(parameters))
     state = finished(child)
     if not state.is_completed():

@@ -28,7 +28,7 @@ from tasks.running.stages import Execution, Stages, cancel_children
 
 
 class PrepareResult(BaseModel):
-    """What each stage answered."""
+    """The result of each stage."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -42,7 +42,7 @@ class PrepareResult(BaseModel):
     report: ReportSummary
 
     def in_words(self) -> str:
-        """What came of the slice, in a line."""
+        """Summarize the prepared dataset in one line."""
         return f"{self.audit.shards} shards, {self.dataset.counts.in_words()}"
 
 

@@ -1,4 +1,4 @@
-"""quickstart: the whole pipeline on a small web of its own, on this machine, in a few minutes."""
+"""quickstart: the whole pipeline on this machine in a few minutes, with its own small web server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ def quickstart(root: GivenPath = Path("quickstart-data")) -> PrepareResult:
 
 @contextmanager
 def _small_web(root: Path) -> Iterator[Path]:
-    """Serve pictures and a metadata hub while the block runs; gives the slice file."""
+    """Serve pictures and a metadata hub while the block runs; yield the slice file."""
     with (
         demo_web(root / "quickstart-web") as web,
         serve_hub(web.hub_folder, web.slice.repo_id, web.slice.revision) as hub,

@@ -1,4 +1,4 @@
-"""report-dataset: a page that shows what became of every URL and sample of a prepared dataset."""
+"""report-dataset: a page that shows the result for every URL and sample of a prepared dataset."""
 
 from prefect import flow, get_run_logger
 

@@ -1,4 +1,4 @@
-"""What came of a prepared dataset, as rows for a table: attempts to train samples, with every loss by reason."""
+"""Results of a prepared dataset as table rows: from attempts to train samples, with every loss by reason."""
 
 import shlex
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ Row = tuple[str, str]
 
 
 def summary_rows(audit: AuditTotals, dataset: ConvertResult) -> list[Row]:
-    """(what, how many), in the order of the pipeline."""
+    """Return (label, value) rows in the order of the pipeline."""
     counts = dataset.counts
     return [
         ("Attempted URLs", f"{audit.attempts:,}"),
@@ -31,13 +31,13 @@ def summary_rows(audit: AuditTotals, dataset: ConvertResult) -> list[Row]:
 
 
 def markdown_table(rows: Iterable[Row]) -> str:
-    """The rows as a Markdown table in which no cell is read as markup."""
+    """Format the rows as a Markdown table; no cell is interpreted as markup."""
     lines = ["| | |", "|---|---:|", *(f"| {_plain(what)} | {_plain(value)} |" for what, value in rows)]
     return "\n".join(lines)
 
 
 def markdown_places(dataset: ConvertResult, report: ReportSummary) -> str:
-    """Where to look next, as Markdown. Browsers open no file from a server's page: the paths are there to copy."""
+    """Describe where to look next, as Markdown. A server's page cannot link to local files: paths are for copying."""
     return f"""
 Report: [{_plain(report.path.name)}]({report.path.as_uri()}), a page that opens from disk:
 
@@ -65,5 +65,5 @@ def _share(part: int, whole: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Failure reasons are free text of servers: every character that Markdown or HTML could read is escaped."""
+    """Escape every character that Markdown or HTML could interpret: failure reasons are free text from servers."""
     return "".join(f"&#{ord(c)};" if c in "|<>&`*_[]\\~#!" else c for c in text)

@@ -1,4 +1,4 @@
-"""train-model: train on a prepared dataset with Megatron-Bridge's recipes, and hold the run against what was asked."""
+"""train-model: train on a prepared dataset with Megatron-Bridge's recipes, and compare the run with the settings."""
 
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from tasks.running.outcomes import ends_in_words, run_task
 
 
 class TrainingResult(BaseModel):
-    """``command``: how the training is, or was, launched. Its logs give losses and steps; ``report`` shows them."""
+    """Result of a training. ``command``: launches, or launched, it. Its logs contain losses; ``report`` shows them."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -41,7 +41,7 @@ class TrainingResult(BaseModel):
     last_loss: float | None = None
 
     def in_words(self) -> str:
-        """What became of the training, in a line."""
+        """Summarize the training in one line."""
         if self.status == "rendered":
             return f"only shown, not launched: the training in {self.save_dir}"
         loss = "" if self.last_loss is None else f", loss {self.last_loss:.4g} at step {self.last_step:,}"
@@ -86,7 +86,7 @@ def train_model(root: Path, training: TrainingSettings, launch: bool = False) ->
 
 
 def _show_log(root: Path, training: TrainingSettings, logs: list[Path]) -> None:
-    """Add a job's logs to those of the jobs before it, and show them: in a page of their own, and as an artifact."""
+    """Add a job's logs to the logs of earlier jobs, and show all on a page and in an artifact."""
     log = keep_log(DataRoot(root).training_log(training.name), training, logs)
     page = run_task(write_training_report_task, root, training.name)
     text = describe_training(log, training.global_batch_size, curves(log), page)
@@ -94,7 +94,7 @@ def _show_log(root: Path, training: TrainingSettings, logs: list[Path]) -> None:
 
 
 def _verify(root: Path, training: TrainingSettings) -> None:
-    """Show asked and resolved side by side. Raises GateError where they differ."""
+    """Show requested and resolved values side by side. Raises GateError if they differ."""
     places = training_places(root, training)
     checks = check_resolved(root, training, read_resolved(places.resolved_config))
     create_table_artifact(describe_checks(checks), key="train-model-resolved", description="Asked and resolved")

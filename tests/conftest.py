@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Done:
-    """A program that ended."""
+    """A finished program."""
 
     status: int
     stdout: str
@@ -28,7 +28,7 @@ class Done:
 
 @pytest.fixture(scope="session")
 def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A state folder of the tests' own, so that they never touch the user's."""
+    """A separate state folder, so that the tests never change the user's."""
     folder = tmp_path_factory.mktemp("state")
     before = os.environ.get("XDG_STATE_HOME")
     os.environ["XDG_STATE_HOME"] = str(folder)
@@ -40,7 +40,7 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def own_api(state_home: Path) -> Iterator["Api"]:
-    """An own Prefect server that this process, and programs it starts, use."""
+    """Our own Prefect server, used by this process and by the programs that it starts."""
     from cli.server import free_port, prefect_api
 
     with prefect_api(port=free_port()) as api:
@@ -49,19 +49,19 @@ def own_api(state_home: Path) -> Iterator["Api"]:
 
 @pytest.fixture(scope="session")
 def prefect_server(own_api: "Api") -> str:
-    """The address of that server's API."""
+    """The address of the server's API."""
     return own_api.url
 
 
 def credentials() -> tuple[str, str]:
-    """Return user and password of the server in use, for requests past Prefect's client."""
+    """Return the server's user and password, for requests without Prefect's client."""
     user, _, password = os.environ["PREFECT_API_AUTH_STRING"].partition(":")
     return user, password
 
 
 @pytest.fixture
 def program(prefect_server: str, tmp_path: Path) -> Callable[..., Done]:
-    """Run ``python -m module arguments`` in an empty folder, and wait for its end."""
+    """Return a function that runs ``python -m module arguments`` in an empty folder and waits until it ends."""
 
     def run(module: str, *arguments: object, timeout: float = 300, **environment: str) -> Done:
         done = subprocess.run(

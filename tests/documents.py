@@ -1,4 +1,4 @@
-"""The README and the docs, as the tests read them."""
+"""Parse the README and the docs for tests."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ PATHS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def commands() -> list[str]:
-    """Every command in a ``bash`` block, continued lines joined, comments cut off, in the documents' order."""
+    """Return every command of the ``bash`` blocks, in order; continued lines are joined, comments removed."""
     found = []
     for path in PATHS:
         for block in re.findall(r"```bash\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL):
@@ -19,7 +19,7 @@ def commands() -> list[str]:
 
 
 def flow_and_arguments(command: str) -> tuple[str, list[str]]:
-    """Split the command of a flow, as a subcommand or a module, into the flow's name there and its arguments."""
+    """Split a command of a flow (subcommand or module) into the flow's name and its arguments."""
     _, *words = shlex.split(command)
     if words[0] == "-m":
         words = [words[1].removeprefix("flows."), *words[2:]]
@@ -27,7 +27,7 @@ def flow_and_arguments(command: str) -> tuple[str, list[str]]:
 
 
 def links() -> list[tuple[str, str]]:
-    """Every relative link: (document, target)."""
+    """Return every relative link: (document, target)."""
     return [
         (str(path.relative_to(ROOT)), target)
         for path in PATHS
@@ -51,6 +51,6 @@ def headings(document: str) -> set[str]:
 
 
 def symptoms() -> list[str]:
-    """The messages in the runbook's table of symptoms."""
+    """Return the messages in the runbook's table of symptoms."""
     text = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
     return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)

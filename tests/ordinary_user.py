@@ -1,4 +1,4 @@
-"""Folders that the user may not read or write. Root may do everything, so tests/ordinary_user.sh runs these."""
+"""Folders that the user cannot read or write. Root can do everything, so tests/ordinary_user.sh runs these."""
 
 import os
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 @contextmanager
 def mode(path: Path, bits: int) -> Iterator[Path]:
-    """Give a path these permissions for a while."""
+    """Give a path these permissions while the block runs."""
     before = path.stat().st_mode
     path.chmod(bits)
     try:

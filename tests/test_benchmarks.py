@@ -1,4 +1,4 @@
-"""The programs behind the numbers of docs/benchmark.md and docs/scale.md do what they say."""
+"""The programs behind the numbers of docs/benchmark.md and docs/scale.md work as documented."""
 
 import json
 import subprocess
@@ -18,12 +18,12 @@ def test_plan_of_synthetic_scans_is_the_same_in_memory_and_in_parts(tmp_path):
     whole, figures = measure(tmp_path, 3 * SHARD_ROWS, in_parts=False)
     parts, _ = measure(tmp_path, 3 * SHARD_ROWS, in_parts=True)
     assert whole == parts
-    assert figures["copies"] == 2 * SHARD_ROWS // 100 * 49 // 50  # those that are no rejects anyway
+    assert figures["copies"] == 2 * SHARD_ROWS // 100 * 49 // 50  # those that are not rejected anyway
     assert figures["whole plan, CPU s"] > 0
 
 
 def test_stub_audits_leave_receipts_that_count(tmp_path):
-    """In a process of its own, since the stub replaces what an audit does."""
+    """Run in a separate process, since the stub replaces the code of the audit."""
     program = """
 import sys
 from pathlib import Path
@@ -46,7 +46,7 @@ print(finished_by_notes(job) == audit, audit.samples)
 
 
 def test_reference_slice_is_reckoned_from_what_a_sample_costs():
-    """216 shards, 1,326,942 samples at 1 ms: 20.7 s on 64 cores, and 56 GB to read meanwhile."""
+    """Check 216 shards, 1,326,942 samples at 1 ms: 20.7 s on 64 cores, while 56 GB are read."""
     sample = Sample(audit_ms=1, scan_ms=2, write_ms=3, index_bytes=10, scan_bytes=20, plan_bytes=30)
     figures = reckon(ScaleCommandLine(), sample, SLICES[0])
     assert round(figures["audit, seconds if the CPU decides"], 1) == 20.7

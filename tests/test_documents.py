@@ -1,4 +1,4 @@
-"""What the documents say is so: commands, links, messages."""
+"""The documents are correct: commands, links, messages."""
 
 import re
 import shlex

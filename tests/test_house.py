@@ -1,4 +1,4 @@
-"""The house keeps its order: which package may import which, and no circle (docs/architecture.md)."""
+"""The package structure: which package may import which, and no cycles (docs/architecture.md)."""
 
 import ast
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def _name(path: Path) -> str:
 
 
 def imports(path: Path, known: dict[str, Path]) -> Iterator[str]:
-    """Every module that a module imports, but for its part as a program (``if __name__ == "__main__"``)."""
+    """Return every module that a module imports, except in its program part (``if __name__ == "__main__"``)."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     tree.body = [node for node in tree.body if not _is_main_guard(node)]
     for node in ast.walk(tree):
@@ -53,7 +53,7 @@ def layer(module: str) -> int:
 
 
 def room(module: str) -> str:
-    """The room or package of the rooms' layer that a module belongs to."""
+    """Return the room, or the package of the rooms' layer, that a module belongs to."""
     parts = module.split(".")
     return parts[0] if parts[0] != "tasks" else ".".join(parts[:2])
 

@@ -1,4 +1,4 @@
-"""The Makefile's variables reach the programs as they were given."""
+"""The Makefile passes its variables to the programs unchanged."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ print(json.dumps([*sys.argv[1:], os.environ.get("FUZZ_EXAMPLES")]))
 
 @pytest.fixture
 def venv(tmp_path: Path) -> Path:
-    """An environment whose programs print their arguments, and that make takes for ready."""
+    """An environment whose programs print their arguments, and that make considers complete."""
     folder = tmp_path / "venv"
     (folder / "bin").mkdir(parents=True)
     for name in ("python", "datacomp-energon"):

@@ -1,4 +1,4 @@
-"""Tasks that raise, and groups whose worker dies; all other losses are in tests/flows/test_worker_loss.py."""
+"""Tasks that raise, and groups whose worker dies; tests/flows/test_worker_loss.py covers all other losses."""
 
 import time
 from collections import Counter
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 def run(
     jobs: list[DyingJob], workers: int = 2, size: int = 0
 ) -> tuple[dict[int, Outcome[DyingJob]], dict[str, str | None]]:
-    """Outcomes by job number, and the last state of each task run by name. ``size``: of groups, if there are any."""
+    """Return outcomes by job number, and each task run's last state by name. ``size``: of groups; 0 for none."""
     task_runs = -(-len(jobs) // size) if size else len(jobs)
     profile = ClusterProfile(name="test", dask=LocalDask(workers=workers), task_runs=task_runs)
 
@@ -38,7 +38,7 @@ def run(
 
 
 def _states(flow_run_id: str) -> dict[str, str | None]:
-    """The last state of each task run by name, once none is Running: the server learns of ends a little later."""
+    """Wait until no task run is Running, since the server learns of ends late; return each run's last state by name."""
     only = FlowRunFilter(id=FlowRunFilterId(any_=[UUID(flow_run_id)]))
     deadline, before = time.monotonic() + 60, {}
     while True:
@@ -67,6 +67,6 @@ def test_job_of_a_group_that_kills_its_worker_every_time_is_set_apart_and_its_ne
     assert "job 2" in str(outcomes[2].error) and "worker died" in str(outcomes[2].error)
     ran = Counter((tmp_path / "ran").read_text(encoding="ascii").split())
     assert (ran["0"], ran["1"], ran["3"]) == (1, 1, 1)
-    # Runs whose worker died may be unknown to the API, or known by no name of their own.
+    # The API may not know runs whose worker died, or not know their names.
     assert states["dying-0..1"] == states["dying-3"] == "Completed"
     assert "Running" not in states.values()

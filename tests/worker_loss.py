@@ -1,4 +1,4 @@
-"""A task that dies in chosen ways; a module of its own, so that Dask's workers can import it."""
+"""A task that dies in chosen ways; a separate module, so that Dask's workers can import it."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ class DyingJob(BaseModel):
 
     @property
     def name(self) -> str:
-        """For the task run's name."""
+        """Name of the task run."""
         return str(self.number)
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class DyingJob(BaseModel):
 
 @task(name="dying", task_run_name="dying-{job.number}", persist_result=False)
 def dying(job: DyingJob) -> int:
-    """Do the job's work, which may be to die."""
+    """Do the job's work, which may kill the process."""
     with (job.folder / "ran").open("a", encoding="ascii") as file:
         file.write(f"{job.number}\n")
     if job.way == "killed always":
@@ -45,7 +45,7 @@ def dying(job: DyingJob) -> int:
 
 @task(name="dying-groups", task_run_name="dying-{job.name}", persist_result=False)
 def dying_groups(job: Group[DyingJob]) -> int:
-    """Do the work of all jobs of a group; a job that is done before is left alone."""
+    """Do the work of all jobs of a group; skip finished jobs."""
     return do_each(job, lambda one: (one.folder / f"done-{one.number}").exists() or _do_once(one))
 
 

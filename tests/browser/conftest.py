@@ -1,4 +1,4 @@
-"""Debian's Chromium, headless, and pages that keep note of everything that goes wrong in them."""
+"""Debian's Chromium, headless, and pages that record every error."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ from tests.tasks.report.conftest import catalogue, data, report  # noqa: F401
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """The browser. Without one the tests are skipped; where CI is set they fail.
+    """Start the browser. If none is installed, skip the tests, or fail in CI.
 
-    It goes with its module: Playwright keeps an event loop running, which Prefect would take for an async caller.
+    Its scope is one module: Playwright keeps an event loop running, which Prefect would mistake for an async caller.
     """
     if CHROMIUM is None:
         reason = "no Chromium here: tests/browser/install.sh installs Debian's"
@@ -28,13 +28,13 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def troubles() -> list[str]:
-    """Console errors, exceptions, and requests to elsewhere, of all pages of a test."""
+    """Console errors, exceptions, and requests to other hosts, from all pages of a test."""
     return []
 
 
 @pytest.fixture
 def new_page(chromium: Any, troubles: list[str]) -> Iterator[Callable[..., Any]]:
-    """Open a page on a screen ("desk" or "phone") in a colour scheme."""
+    """Return a function that opens a page on a screen ("desk" or "phone") in a colour scheme."""
     contexts = []
 
     def open_page(screen: str = "desk", scheme: str = "light", **options: Any) -> Any:
@@ -64,13 +64,13 @@ def _note_foreign(url: str, troubles: list[str]) -> None:
 
 @pytest.fixture(scope="session")
 def contrast() -> str:
-    """A function that lists texts that are hard to read."""
+    """A JavaScript function that lists texts with low contrast."""
     return (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
 def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where screenshots go: the folder that CI keeps, or a temporary one."""
+    """Folder for screenshots: the one that CI keeps, or a temporary one."""
     folder = Path(os.environ.get("SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder

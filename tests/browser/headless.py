@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window, driven by Playwright."""
+"""Debian's headless Chromium, driven by Playwright."""
 
 import shutil
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ SCREENS = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 360, "heig
 
 @contextmanager
 def headless(executable: str) -> Iterator[Any]:
-    """A browser with a user data directory of its own, which goes with it."""
+    """Start a browser with its own temporary user data directory."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

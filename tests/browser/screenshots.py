@@ -28,7 +28,7 @@ class ScreenshotsCommandLine(CommandLine):
 
 
 def take(browser: Any, pages: dict[str, str], folder: Path) -> None:
-    """A picture of every page, on a desk and on a phone, light and dark."""
+    """Take a screenshot of every page on both screens (desk and phone), light and dark."""
     for scheme in ("light", "dark"):
         for screen, size in SCREENS.items():
             page = browser.new_context(viewport=size, color_scheme=scheme).new_page()
@@ -39,7 +39,7 @@ def take(browser: Any, pages: dict[str, str], folder: Path) -> None:
 
 @contextmanager
 def served(data: DataRoot, dataset_name: str) -> Iterator[str]:
-    """The viewer's address while the block runs."""
+    """Serve the viewer while the block runs; yield its address."""
     port = free_port()
     app = viewer(read_catalogue(places_in_root(data, dataset_name)), dataset_name, "shots", ["127.0.0.1"])
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
@@ -51,7 +51,7 @@ def served(data: DataRoot, dataset_name: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Read the command line, and take the screenshots."""
+    """Read the command line and take the screenshots."""
     arguments = read_arguments(ScreenshotsCommandLine, sys.argv[1:])
     data = DataRoot(absolute(arguments.root))
     if CHROMIUM is None or not data.report(arguments.dataset_name).exists():

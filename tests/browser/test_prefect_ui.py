@@ -1,4 +1,4 @@
-"""What a person sees of a run in the Prefect UI."""
+"""A run as a user sees it in the Prefect UI."""
 
 import base64
 import re
@@ -28,7 +28,7 @@ def ui(prefect_server):
 
 @pytest.fixture
 def new_page(new_page):
-    """Open a page of a browser that has opened the server's link before."""
+    """Return a function that opens a page in a browser that already has the server's password."""
 
     def open_page():
         page = new_page()
@@ -40,12 +40,12 @@ def new_page(new_page):
 
 
 def ours(troubles):
-    """Troubles but for pictures that Prefect's UI asks its server for and that the server does not have."""
+    """Return the errors, except for pictures that Prefect's UI requests and its server does not have."""
     return [trouble for trouble in troubles if not trouble.endswith(("/favicon.ico)", "undefined.svg)"))]
 
 
 def the_run(tmp_path):
-    """The flow run whose name tells of this test's folder."""
+    """Return the flow run whose name contains this test's folder."""
     with get_client(sync_client=True) as client:
         named = FlowRunFilter.model_validate({"name": {"like_": str(tmp_path)}})
         (run,) = client.read_flow_runs(flow_run_filter=named)
@@ -77,7 +77,7 @@ def test_a_task_that_was_retried_shows_how_often_it_ran(
 ):
     slice_file = tmp_path / "slice.yaml"
     slice_file.write_text(yaml.safe_dump(make_slice(*pins).model_dump(mode="json", exclude_unset=True)))
-    with serve({"a.parquet": [busy(503, "3600")]}):  # longer than anybody waits: the task run fails, and is tried again
+    with serve({"a.parquet": [busy(503, "3600")]}):  # longer than the time limit: the task run fails and is retried
         download_metadata(tmp_path / "root", str(slice_file))
     with get_client(sync_client=True) as client:
         named = TaskRunFilter.model_validate({"name": {"any_": ["metadata-a.parquet"]}})

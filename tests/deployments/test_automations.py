@@ -1,4 +1,4 @@
-"""Automations on a real server fire and notify the site (tests/flows/test_ui.py loads one with Prefect's command)."""
+"""Automations on a real server fire and notify (tests/flows/test_ui.py loads one with Prefect's command)."""
 
 import json
 import queue
@@ -23,7 +23,7 @@ NAMES = ["datacomp run completed", "datacomp run failed", "datacomp run stalled"
 
 @pytest.fixture
 def site() -> Iterator[tuple[str, "queue.Queue[dict[str, str]]"]]:
-    """A notification service on the loopback interface: its address, and what it was told."""
+    """A notification service on the loopback interface: its address and the notifications that it received."""
     told: queue.Queue[dict[str, str]] = queue.Queue()
 
     class Handler(BaseHTTPRequestHandler):
@@ -45,7 +45,7 @@ def site() -> Iterator[tuple[str, "queue.Queue[dict[str, str]]"]]:
 
 
 def stall_after_ten_seconds(client) -> None:
-    """The stalled automation as it is, but less patient, and a run that never says another word."""
+    """Replace the stalled automation with one that waits only 10 s, and create a run that never reports again."""
     (stalled,) = client.read_automations_by_name("datacomp run stalled")
     impatient = AutomationCore.model_validate(stalled.model_dump(mode="json", exclude={"id"}))
     impatient.trigger.within = timedelta(seconds=10)
@@ -69,7 +69,7 @@ def test_runs_that_fail_complete_or_stall_are_told_to_the_site(prefect_server, s
         with tags("datacomp"):
             check_dataset(tmp_path, return_state=True)
             flow(name="well")(lambda: 1)()
-        check_dataset(tmp_path, return_state=True)  # none of our deployments: nobody is told
+        check_dataset(tmp_path, return_state=True)  # not one of our deployments: no notification
         messages = [told.get(timeout=120) for _ in NAMES]
         texts = {message["about"]: message["text"] for message in messages}
         for automation in client.read_automations():

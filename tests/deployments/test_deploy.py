@@ -1,4 +1,4 @@
-"""One command makes a work pool and its deployments, whatever the server is doing."""
+"""One command creates a work pool and its deployments, even while the server is busy."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -22,13 +22,13 @@ from tests.conftest import ROOT
 
 
 def declared(pool: str) -> set[str]:
-    """Entrypoints that prefect.yaml declares on a pool."""
+    """Return the entry points that prefect.yaml declares on a pool."""
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
     return {deployment["entrypoint"] for deployment in deployments if deployment["work_pool"]["name"] == pool}
 
 
 def deployed(pool: str) -> list[Any]:
-    """Deployments of a pool on the server."""
+    """Return the deployments of a pool on the server."""
     with get_client(sync_client=True) as client:
         return client.read_deployments(
             work_pool_filter=WorkPoolFilter.model_validate({"name": {"any_": [pool]}}),
@@ -38,7 +38,7 @@ def deployed(pool: str) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def without_pools(prefect_server: str) -> Iterator[None]:
-    """Each test starts from a server that has neither of our pools, and leaves it so."""
+    """Remove both of our pools before and after each test."""
 
     def remove() -> None:
         with get_client(sync_client=True) as client:
@@ -112,7 +112,7 @@ def test_a_cluster_profile_gives_the_slurm_pools_defaults(program: Callable[...,
 
 
 class BusyServer:
-    """A port that answers 503 to the first requests, half of which the server behind it carries out all the same."""
+    """A proxy that answers 503 to the first requests; the server behind it still executes half of them."""
 
     def __init__(self, behind: str, busy: int) -> None:
         self.behind, self.busy, self.port = behind.removesuffix("/api"), busy, free_port()

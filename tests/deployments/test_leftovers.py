@@ -1,4 +1,4 @@
-"""What a Dask flow that is killed leaves in the log directory, and who deletes it."""
+"""Files of killed Dask flows in the log directory, and their cleanup."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def keys(folder: Path) -> list[Path]:
 
 
 def start_flow(folder: Path, run: uuid.UUID) -> subprocess.Popen[str]:
-    """Start a process that has certificates, and a job's environment, of a run."""
+    """Start a process that has the certificates and the job environment of a run."""
     flow = subprocess.Popen(
         [sys.executable, "-c", FLOW, str(folder), str(run)],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Cluster profiles: what a mistake is answered with, and what the workers' jobs make of a good one."""
+"""Cluster profiles: the errors for mistakes, and the worker jobs that result from valid ones."""
 
 import os
 import re

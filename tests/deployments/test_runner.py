@@ -1,4 +1,4 @@
-"""The Dask task runner hands task runs over without looking at what they are given."""
+"""The Dask task runner passes jobs to task runs without inspecting their contents."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from tasks.running.fanout import run_each
 
 @dataclass(frozen=True)
 class Job:
-    """A job that must not be digested: with groups of shards that took longer than all else of a task run."""
+    """A job that must not be tokenized: for groups of shards, that took longer than the rest of a task run."""
 
     name: str
 
@@ -59,8 +59,8 @@ os._exit(0)
 
 
 def attack(address: str) -> str:
-    """Return what another uid of this host is answered at an address (this uid, where it may not become another)."""
-    # Imported first: the other user may not read this user's environment.
+    """Connect to an address as another uid of this host (as this uid without root) and return the answer."""
+    # Import first: the other user may not be able to read this user's environment.
     code = ATTACK.replace(
         "try:", "import os, distributed.comm.tcp\nif os.geteuid() == 0:\n    os.setuid(65534)\ntry:", 1
     )

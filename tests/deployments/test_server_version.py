@@ -1,4 +1,4 @@
-"""Servers of other Prefect versions: a sentence where it cannot work."""
+"""Servers of other Prefect versions: a clear error if the version cannot work."""
 
 import json
 import threading
@@ -13,7 +13,7 @@ ANSWERS = {"/api/health": True, "/api/admin/version": "2.20.1"}
 
 @pytest.fixture
 def prefect_2() -> Iterator[str]:
-    """What a server of Prefect 2 answers when it is asked for its health and version."""
+    """A server that answers health and version requests as Prefect 2 does."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

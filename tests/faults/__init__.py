@@ -1,1 +1,1 @@
-"""Faults for whole flows, put into worker processes from outside: no line of the product knows of them."""
+"""Faults for whole flows, injected into worker processes: the product contains no code for them."""

@@ -1,4 +1,4 @@
-"""In a worker: note which process did which work, and die in the middle of the work that is marked for it."""
+"""Runs in a worker: record which process did which work, and die in the middle of marked work."""
 
 import os
 import signal
@@ -13,12 +13,12 @@ WAYS = ("killed once", "killed always", "os._exit", "sys.exit", "memory", "slow"
 
 
 def install() -> None:
-    """Note work that is begun, since no receipt says that it is done, and die at its heart, before the receipt."""
+    """Record work when it begins, since no receipt exists yet; in marked work, die before the receipt is written."""
     from tasks.audit import shard as audit
     from tasks.convert import scan, write
 
     folder = Path(os.environ["FAULTS"])
-    # No task module has taken these functions yet: this runs before any.
+    # This runs before any task module has imported these functions.
     _wrap(audit, "audit_shard", lambda job: job.finished() or _note(folder, f"audit-{job.shard}"))
     _wrap(scan, "scan_shard", lambda job: job.finished() or _note(folder, f"scan-{job.shard}"))
     _wrap(write, "write_tar", lambda job: job.finished() or _note(folder, f"write-{job.name}"))

@@ -1,4 +1,4 @@
-"""What people type wrong: each mistake is told in a sentence that names the option and the way out."""
+"""Mistakes on command lines: each error names the option and the fix."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ CONVERT = ["--source-dir", "x", "--output-dir", "y"]
 
 
 def refused(capsys, flow, *arguments):
-    """What is told of a command line that cannot be used."""
+    """Return the error output for an invalid command line."""
     with pytest.raises(SystemExit) as ended:
         read_parameters(flow, list(arguments))
     assert ended.value.code == 2

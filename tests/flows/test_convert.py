@@ -28,20 +28,20 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 def cluster(folder: Path, workers: int) -> str:
-    """A profile of a local cluster with so many workers."""
+    """Write the profile of a local cluster with ``workers`` workers; return its path."""
     path = folder / f"workers-{workers}.yaml"
     path.write_text(f"name: test\ndask: {{kind: local, workers: {workers}}}\n", encoding="utf-8")
     return str(path)
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file whose bytes must not depend on how the work was done."""
+    """Return the SHA-256 of every file whose bytes must not depend on how the work was done."""
     files = [*folder.glob("*.tar"), folder / "manifest.json", folder / ".prepare" / "plan.json"]
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def task_states(name: str) -> dict[str, str]:
-    """Task run name -> state name, of the newest flow run whose name has ``name`` in it."""
+    """Return the state name of each task run, by name, from the newest flow run whose name contains ``name``."""
     with get_client(sync_client=True) as client:
         runs = sorted(client.read_flow_runs(limit=200), key=lambda run: run.expected_start_time)
         newest = [run for run in runs if name in run.name][-1]

@@ -22,7 +22,7 @@ WHERE = ["--account", "vision", "--partition", "gpu", "--container-image", "nvcr
 
 
 def line(prefix: str, *words: str) -> list[str]:
-    """A command line with all that must be given."""
+    """Return a command line with all required options."""
     place = [word.replace("--", f"--{prefix}.", 1) if word.startswith("--") else word for word in WHERE]
     return ["--root", "/data/root", f"--{prefix}.bridge-dir", "/src/bridge", *place, *words]
 

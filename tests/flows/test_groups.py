@@ -1,4 +1,4 @@
-"""Many shards, few task runs: audit-download and convert-dataset where each task run takes several shards."""
+"""Many shards, few task runs: audit-download and convert-dataset with several shards for each task run."""
 
 import json
 
@@ -18,7 +18,7 @@ COPIES = {"copies-0000", "copies-0001"}
 
 @pytest.fixture
 def few(tmp_path):
-    """A cluster profile that admits two task runs a stage, and no search for copies in the flow's own memory."""
+    """A cluster profile with two task runs for each stage, which searches copies in tasks, not in the flow's memory."""
     path = tmp_path / "few.yaml"
     path.write_text("name: few\ntask_runs: 2\nplan_in_memory: 1\ndask: {kind: local, workers: 2}\n", encoding="utf-8")
     return str(path)

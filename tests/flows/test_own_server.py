@@ -1,4 +1,4 @@
-"""An own server: who may use it, what it takes from the user's environment, and how it fails."""
+"""Our own server: who can use it, which user settings it ignores, and how it fails."""
 
 import json
 import os
@@ -31,7 +31,7 @@ SECRET = "PREFECT_API_AUTH_STRING"
 
 @contextmanager
 def tunnel(port: int) -> Iterator[int]:
-    """Forward connections from another port, as ``ssh -L`` does; gives that port."""
+    """Forward connections from another port, as ``ssh -L`` does; yield that port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=_accept, args=(listener, port), daemon=True).start()
         yield listener.getsockname()[1]
@@ -59,7 +59,7 @@ def _forward(near: socket.socket, far: socket.socket) -> None:
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """An own server that one further name is allowed for, started beside settings that are not for it."""
+    """Our own server, with one additional allowed host name, started beside Prefect settings that it must ignore."""
     folder = tmp_path_factory.mktemp("foreign")
     (folder / "profiles.toml").write_text(
         f'active = "x"\n[profiles.x]\nPREFECT_SERVER_DATABASE_CONNECTION_URL = "sqlite+aiosqlite:///{folder}/profile.db"\n'
@@ -78,7 +78,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 
 def status(api: Api, path: str = "/api/flows/filter", port: int | None = None, **headers: str) -> int:
-    """Return the status of a POST, by default one that reads; with the secret unless ``auth`` is empty."""
+    """Return the status of a POST, by default of a read request; send the secret unless ``auth`` is empty."""
     secret = headers.pop("auth", os.environ[SECRET])
     user, _, password = secret.partition(":")
     url = f"http://127.0.0.1:{port}" if port else api.ui
@@ -136,7 +136,7 @@ def test_a_program_names_its_own_ui_and_a_terminal_alone_gets_the_code(terminal:
 
 
 def _read_until_closed(stream: IO[bytes]) -> Iterator[str]:
-    with suppress(OSError):  # a terminal whose last writer is gone
+    with suppress(OSError):  # a terminal whose last writer has ended
         while data := stream.read(65536):
             yield data.decode()
 

@@ -1,4 +1,4 @@
-"""prepare-and-train on a real Prefect server: its stages are real deployments, and the test plays their worker."""
+"""prepare-and-train on a real Prefect server: its stages are real deployments, and the test acts as their worker."""
 
 import threading
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ STAGES = {"prepare-datacomp": prepare_datacomp, "import-checkpoint": import_chec
 
 
 class Worker:
-    """Ends every run of a deployment at once: as failed if it is of the stage that shall fail."""
+    """A worker that ends every run of a deployment immediately: the chosen stage fails, all others complete."""
 
     def __init__(self, client: SyncPrefectClient) -> None:
         self.client = client
@@ -32,16 +32,16 @@ class Worker:
         self.over = threading.Event()
 
     def deploy(self, suffix: str) -> None:
-        """Deploy the three stages; the pool is nobody's."""
+        """Deploy the three stages; no worker polls the pool."""
         for name, flow in STAGES.items():
             self.names[flow.to_deployment(suffix).apply()] = f"{name}/{suffix}"
 
     def stages(self) -> list[str]:
-        """The deployments that ran, in order."""
+        """Return the deployments that ran, in order."""
         return [self.names[run.deployment_id] for run in self.ran]
 
     def work(self) -> None:
-        """Until it is over."""
+        """End scheduled runs until ``over`` is set."""
         scheduled = {"state": {"type": {"any_": ["SCHEDULED"]}}, "deployment_id": {"any_": list(self.names)}}
         while not self.over.wait(0.1):
             for run in self.client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(scheduled)):
@@ -53,7 +53,7 @@ class Worker:
 
 @pytest.fixture(scope="module")
 def one_worker(prefect_server: str) -> Iterator[Worker]:
-    """A worker for the whole module: deploying takes seconds."""
+    """A worker for the whole module, since deploying takes seconds."""
     with get_client(sync_client=True) as client, pytest.MonkeyPatch.context() as patch:
         patch.setattr(stages, "_POLL_SECONDS", 0.1)
         worker = Worker(client)
@@ -70,13 +70,13 @@ def one_worker(prefect_server: str) -> Iterator[Worker]:
 
 @pytest.fixture
 def worker(one_worker: Worker) -> Worker:
-    """It has done nothing yet, and lets every stage pass."""
+    """The worker, reset: it has run nothing and no stage fails."""
     one_worker.ran, one_worker.failing = [], ""
     return one_worker
 
 
 def run(folder: Path, **parameters: Any) -> Any:
-    """Run the pipeline; gives its final state."""
+    """Run the pipeline; return its final state."""
     given = {"checkpoint": checkpoint_settings(folder), "training": training_settings(folder), "suffix": "here"}
     return prepare_and_train(folder / "root", **{**given, **parameters}, return_state=True)
 

@@ -1,4 +1,4 @@
-"""The quickstart as a newcomer runs it, killed on the way and started again, and its documents' commands."""
+"""The quickstart as a new user runs it, killed and rerun, and the commands of its documents."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ def start(root: Path, server: str) -> subprocess.Popen[bytes]:
 
 
 def kill_when(root: Path, server: str, reached: Callable[[], bool]) -> None:
-    """Start the quickstart, and SIGKILL it as soon as it has got so far."""
+    """Start the quickstart, and SIGKILL it as soon as ``reached`` holds."""
     process = start(root, server)
     deadline = time.monotonic() + 240
     while not reached():
@@ -50,7 +50,7 @@ def hashes(paths: list[Path]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def prepared(root, prefect_server) -> tuple[Path, subprocess.CompletedProcess[str], dict[str, dict[str, str]]]:
-    """A quickstart that was killed three times; what lay there after each kill; the run that finished it."""
+    """A quickstart that was killed three times: its root, the run that finished it, and the files after each kill."""
     shards, prepare = root / "raw" / "shards", root / "energon" / ".prepare"
     kept = {}
     kill_when(root, prefect_server, lambda: len(list(shards.glob("*_stats.json"))) >= 4)
@@ -121,7 +121,7 @@ def test_second_quickstart_finds_everything_done(prepared, prefect_server):
 
 
 def test_commands_of_the_documents_run_one_after_the_other(prepared, prefect_server, tmp_path):
-    """On the quickstart's data: `quickstart-data` in a document stands for its root."""
+    """Replace `quickstart-data` in the commands by the quickstart's root."""
     root, _, _ = prepared
     environment = os.environ | {"PREFECT_API_URL": prefect_server}
     for command in (c for c in documents.commands() if "quickstart-data" in c):

@@ -1,4 +1,4 @@
-"""Faulty storage under a whole flow: it ends in a sentence, and the next run finishes with the right bytes."""
+"""Faulty storage under a whole flow: it fails with a clear message, and the next run produces the right bytes."""
 
 import hashlib
 from pathlib import Path

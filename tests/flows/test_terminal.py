@@ -1,4 +1,4 @@
-"""What a program shows of its run: bars on a terminal, lines in a pipe, and little with --quiet or --json."""
+"""Progress output of a program: bars on a terminal, lines in a pipe, and little with --quiet or --json."""
 
 import fcntl
 import json
@@ -16,7 +16,7 @@ from tests.golden import copy_shards
 
 
 def on_a_terminal(server: str, stdout, *arguments: object) -> tuple[int, str]:
-    """Run a program whose stderr is a pseudo-terminal of 140 columns; its exit status and what it drew."""
+    """Run a program whose stderr is a pseudo-terminal of 140 columns; return its exit status and its output there."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
     with stdout.open("wb") as output:
@@ -35,7 +35,7 @@ def on_a_terminal(server: str, stdout, *arguments: object) -> tuple[int, str]:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # Linux says so when the last process has closed its end
+    except OSError:  # Linux raises this when the last process has closed its end
         return b""
 
 
@@ -52,7 +52,7 @@ def test_a_terminal_shows_a_bar_with_rate_and_stdout_is_for_machines(prefect_ser
     assert re.search(r"audit ━+ +0% 0 of 3 shards", plain)
     assert re.search(r"audit ━+ +100% 3 of 3 shards, [\d.,]+ a minute", plain)
     assert "3 shards: 192 attempts" in plain  # the log of this process, above the bar
-    assert "audit-00000000" not in plain  # the workers' chatter
+    assert "audit-00000000" not in plain  # the workers' output
     assert json.loads(stdout.read_text(encoding="utf-8"))["successes"] == 141
 
 

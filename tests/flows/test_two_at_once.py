@@ -1,4 +1,4 @@
-"""Two runs at once: who writes into one folder stops at once, who works beside another one does not notice."""
+"""Two runs at once: a second writer of a folder fails immediately, a run beside it is not affected."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 @pytest.fixture(scope="module")
 def root(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data root with raw shards and a dataset that was converted while others were at work in the root."""
+    """A data root with raw shards and a dataset that was converted while other runs held locks in the root."""
     root = tmp_path_factory.mktemp("root")
     shards = copy_shards("golden", root / "raw" / "shards")
     audit, other = root / "raw" / "audit", root / "other" / ".prepare"
@@ -30,7 +30,7 @@ def root(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(what: str, root: Path) -> State:
-    """The final state of the flow that does ``what``."""
+    """Run the flow for ``what``; return its final state."""
     shards = root / "raw" / "shards"
     flows = {
         "fetch of metadata": lambda: download_metadata(root, return_state=True),
@@ -63,14 +63,14 @@ def test_second_run_stops_at_once_and_names_the_first(root: Path, what: str, fol
 
 
 def test_finished_audit_and_metadata_keep_nobody_out(root: Path) -> None:
-    """Runs for two datasets of one root meet in the stages that they share."""
+    """Run the stages that two datasets of one root share."""
     assert run("audit", root).is_completed()
     with one_writer(root / "raw" / "audit", "audit"):
         assert run("audit", root).is_completed()
 
 
 def test_a_refused_run_that_verifies_everything_changes_nothing(root: Path) -> None:
-    """Its notes belong to the run at work: without them that one would count its own output as changed."""
+    """Keep the active run's fingerprint notes: without them, it would treat its own output as changed."""
     shards, audit, dataset = root / "raw" / "shards", root / "raw" / "audit", root / "energon"
     notes = [path for folder in (audit, dataset) for path in folder.rglob("fingerprints/*.json")]
     before = {path: path.read_bytes() for path in notes}

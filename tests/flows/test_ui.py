@@ -1,4 +1,4 @@
-"""`make ui`: a server and a worker that run what is triggered from outside."""
+"""`make ui`: a server and a worker that run flows which other programs start."""
 
 import json
 import os
@@ -22,18 +22,18 @@ from tests.golden import copy_shards
 
 @pytest.fixture
 def ui(state_home, tmp_path, monkeypatch):
-    """`make ui`, started in a folder that is not the project's."""
+    """`make ui`, started outside the project's folder."""
     log = tmp_path / "ui.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "cli", "ui", "--port", str(free_port())],
             cwd=tmp_path,
             env={k: v for k, v in os.environ.items() if not k.startswith("PREFECT_API_")}
-            # Nobody listens there: a flow that fetches must fail, not reach for the internet.
+            # Nothing listens there: a flow that downloads must fail instead of reaching the internet.
             | {"PREFECT_WORKER_QUERY_SECONDS": "1", "HF_ENDPOINT": "http://127.0.0.1:9"},
             stdout=output,
             stderr=output,
-            # As in the background of a script: neither it nor what it starts may wait for an interrupt in vain.
+            # As in the background of a script, where SIGINT is ignored: the program and its children must still stop.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         )
     try:
@@ -50,7 +50,7 @@ def ui(state_home, tmp_path, monkeypatch):
 
 
 def address_of(process: subprocess.Popen[bytes], log: Path) -> str:
-    """The address that the program tells, once it does."""
+    """Wait until the program prints its address, and return it."""
     deadline = time.monotonic() + 600
     while not (found := re.search(r"Prefect UI: (http://[^/\s]+)/open#", log.read_text(encoding="utf-8"))):
         assert process.poll() is None and time.monotonic() < deadline, log.read_text(encoding="utf-8")
@@ -59,7 +59,7 @@ def address_of(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def module_and_arguments(command: str) -> list[str]:
-    """A command of the documents as ``python -m`` takes it, without waiting for the run's end."""
+    """Convert a command from the documents to arguments of ``python -m``, without waiting for the run to end."""
     program, *arguments = shlex.split(command.removesuffix(" --watch"))
     return [{"prefect": "prefect", "datacomp-energon": "cli"}[Path(program).name], *arguments]
 
@@ -85,7 +85,7 @@ def test_deployed_flow_runs_from_another_folder_and_bad_parameters_are_refused(u
     assert len(listed) == sum(deployment["name"] == "local" for deployment in declared)
     told = (tmp_path / "ui.log").read_text(encoding="utf-8")
     assert told.count("Deployment ") == len(listed) and "Created work pool 'local'" in told
-    # The link comes last: whoever follows it finds a worker that takes runs.
+    # The link comes last: whoever opens it finds a worker that accepts runs.
     steps = [told.index(step) for step in ("The server is up.", "Deployment ", "is ready.", "Prefect UI:")]
     assert steps == sorted(steps)
     proposed = httpx.get(f"{ui}/deployments/name/quickstart/local", timeout=60, auth=credentials()).json()["parameters"]

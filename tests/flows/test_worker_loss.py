@@ -1,4 +1,4 @@
-"""convert-dataset while its Dask workers, its scheduler or itself die: a true end in bounded time, then a rerun."""
+"""convert-dataset while Dask workers, scheduler or flow die: a correct final state in bounded time, then a rerun."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import dask
-import distributed  # noqa: F401  its defaults must be there before one is set
+import distributed  # noqa: F401  its defaults must be loaded before one is set
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
@@ -37,7 +37,7 @@ def raw(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def faulty_workers(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that this process starts die where they are told to."""
+    """Inject the faults into the workers that this process starts."""
     for name, value in faults.environment.items():
         monkeypatch.setenv(name, value)
 
@@ -53,7 +53,7 @@ def convert(raw: Path, out: Path, cluster: str) -> State[ConvertResult]:
 
 
 def states_of(run: State[ConvertResult]) -> dict[str, str]:
-    """Last state of each task run of a flow run, by name."""
+    """Return the last state of each task run of a flow run, by name."""
     with get_client(sync_client=True) as client:
         only = FlowRunFilter.model_validate({"id": {"any_": [run.state_details.flow_run_id]}})
         return {task.name: task.state_name for task in client.read_task_runs(flow_run_filter=only)}
@@ -80,7 +80,7 @@ def test_a_shard_that_kills_its_workers_is_set_apart_and_named_and_a_rerun_does_
     assert run.is_failed()
     assert "00000002.tar is needed but could not be scanned" in run.message and "worker died" in run.message
     assert {path.stem for path in (out / ".prepare" / "scan").glob("*.json")} == {"00000000", "00000001", "00000003"}
-    # No plan is made around a missing scan.
+    # The plan is not made if a scan is missing.
     assert not (out / ".prepare" / "plan.json").exists() and not list(out.glob("*.tar"))
     states = states_of(run)
     assert states["scan-00000002"] == "Crashed" and states["scan-00000001"] == "Completed"
@@ -179,7 +179,7 @@ def test_an_ended_flow_leaves_no_process_and_a_rerun_does_only_what_was_in_fligh
         _, errors = flow.communicate(timeout=60)
         until(lambda: not processes_of(faults), 60)
         assert flow.returncode == status, errors.decode()
-    # Of SIGTERM; what Dask's workers print when their flow is gone at once is not ours to say.
+    # The output after SIGTERM. After SIGKILL, Dask's workers print output that we do not control.
     assert b"start it again to go on" in errors and b"Traceback" not in errors, errors.decode()
 
     faults.heal("scan-00000002")

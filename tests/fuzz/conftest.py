@@ -1,4 +1,4 @@
-"""Fuzzing: the same examples on every machine by default; with FUZZ_EXAMPLES set, that many by chance (`make fuzz`)."""
+"""Fuzzing: the same examples on every machine; with FUZZ_EXAMPLES set, that many random ones (`make fuzz`)."""
 
 import os
 import resource
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 MOST_GROWTH_MB = 400
-"""How far the peak memory of the process may rise over all examples of a module."""
+"""Limit for the growth of the process's peak memory over all examples of a module."""
 
 EXAMPLES = os.environ.get("FUZZ_EXAMPLES")
 
@@ -24,7 +24,7 @@ settings.register_profile(
 
 @pytest.fixture(scope="module", autouse=True)
 def bounded_memory() -> Iterator[None]:
-    """No example of the module makes the process large."""
+    """Check that no example of the module increases the peak memory too far."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     yield
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024

@@ -1,4 +1,4 @@
-"""Bytes near those of a kept corpus: what the fuzz tests feed, and where what broke something is kept."""
+"""Mutations of a stored corpus: the input of the fuzz tests. Inputs that fail are stored in the corpus."""
 
 import functools
 import hashlib
@@ -16,13 +16,13 @@ Check = Callable[[bytes], None]
 
 @functools.cache
 def corpus(kind: str) -> list[bytes]:
-    """The kept files of a kind, in the order of their names."""
+    """Return the stored files of a kind, sorted by name."""
     return [path.read_bytes() for path in sorted((FOLDER / kind).iterdir())]
 
 
 @st.composite
 def near(draw: st.DrawFn, kind: str, splices: tuple[bytes, ...] = (b"",)) -> bytes:
-    """A file of the corpus with up to six changes: bytes flipped, cut out, put in, doubled, or spliced with another."""
+    """Draw a file of the corpus with up to six changes: bytes flipped, cut, inserted, doubled, or spliced in."""
     files = corpus(kind)
     data = bytearray(draw(st.sampled_from(files)))
     for _ in range(draw(st.integers(0, 6))):
@@ -45,7 +45,7 @@ def near(draw: st.DrawFn, kind: str, splices: tuple[bytes, ...] = (b"",)) -> byt
 
 
 def keeping(kind: str, check: Check) -> Check:
-    """``check``, which in a long run keeps in the corpus what it fails on."""
+    """Wrap ``check``: a long run adds the inputs that fail to the corpus."""
 
     def checked(data: bytes) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Whatever bytes come, each reader ends in a verdict or a typed error; nothing is written outside of its folder."""
+"""For any bytes, each reader returns a verdict or raises a typed error; nothing is written outside its folder."""
 
 import json
 import tempfile
@@ -48,14 +48,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True, scope="module")
 def no_power_cut() -> Iterator[None]:
-    """Flushing to the disk takes long and would only matter in a power cut."""
+    """Skip fsync: it is slow and only matters in a power cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda descriptor: None)
         yield
 
 
 def check_tar(data: bytes, folder: Path) -> None:
-    """The reader tells of members that lie in the file; the index tells the same."""
+    """Check that all members lie within the file, and that the index matches."""
     path = folder / "00000000.tar"
     path.write_bytes(data)
     contents = read_tar(path)
@@ -69,7 +69,7 @@ def check_tar(data: bytes, folder: Path) -> None:
 
 
 def check_stages(data: bytes, folder: Path) -> None:
-    """Audit and conversion end in findings, in a manifest that adds up, or in a ShardError."""
+    """Check that audit and conversion end in findings, a consistent manifest, or a ShardError."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         raw, out = Path(name, "raw"), Path(name, "out")
         raw.mkdir()
@@ -87,7 +87,7 @@ def check_stages(data: bytes, folder: Path) -> None:
 
 
 def check_stats(data: bytes, folder: Path) -> None:
-    """Both readers of stats give numbers or say what is wrong, and the audit's survives its receipt."""
+    """Check that both readers of stats return numbers or an error, and that the audit's result survives its receipt."""
     stats, problems = parse_stats(data)
     told = [*problems, *contradictions(stats)]
     assert type(stats).model_validate_json(stats.model_dump_json()) == stats
@@ -102,20 +102,20 @@ def check_stats(data: bytes, folder: Path) -> None:
 
 
 def check_picture(data: bytes, folder: Path) -> None:
-    """A verdict; one that is good has a size."""
+    """Check that a picture without a fault has a size."""
     verdict = check_jpeg(data)
     assert verdict.fault or (verdict.width and verdict.height)
 
 
 def check_sample(data: bytes, folder: Path) -> None:
-    """Any bytes as JSON and as caption: a verdict, and a reject has a cause."""
+    """Check any bytes as JSON and as caption: the result is a verdict, and a reject has a cause."""
     verdict = judge("000000000", b"", data, data)
     assert verdict.before_uid or verdict.after_uid
     assert verdict.cause
 
 
 def check_metadata(data: bytes, folder: Path) -> None:
-    """Bytes that are not the pinned ones are refused in words; looking at them ends in a look or in words."""
+    """Check that bytes other than the pinned ones raise an error, and that a look at them succeeds or raises one."""
     path = folder / "a.parquet"
     path.write_bytes(data)
     pin = SliceFile(name="a.parquet", rows=40, bytes=1, sha256="0" * 64)

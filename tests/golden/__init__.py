@@ -1,4 +1,4 @@
-"""Raw shards of the real downloader, and what an independent serial implementation makes of them."""
+"""Raw shards from the real downloader, and the output of an independent serial implementation."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ def copy_shards(shards: str, target: Path) -> Path:
 
 
 def settings_of(case: dict) -> ConvertSettings:
-    """The settings of an expected case; its ``max_count`` is our ``max_samples_per_tar``."""
+    """Return the settings of an expected case; its ``max_count`` is our ``max_samples_per_tar``."""
     settings = dict(case["settings"])
     settings["max_samples_per_tar"] = settings.pop("max_count")
     return ConvertSettings(**settings)

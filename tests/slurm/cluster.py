@@ -1,6 +1,6 @@
 """A real Slurm on this host, for tests: munge, slurmctld and one slurmd a node, without systemd.
 
-Everything lies in one folder of its own and listens on loopback only; facts behind the settings were measured
+All files lie in one folder and all daemons listen on loopback only; facts behind the settings were measured
 with Slurm 22.05 and 24.11 (a `MinJobAge` of 300 s, for example, is Slurm's default).
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.slurm.configuration import Layout, database_conf, gres_conf, slurm_conf
 
-# Another Slurm than the host's: a folder with its usr/sbin, usr/bin and plug-ins (for trying a newer version by hand).
+# A Slurm other than the host's: a folder with its usr/sbin, usr/bin and plug-ins (to try a newer version by hand).
 TREE = os.environ.get("SLURM_TEST_TREE")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel")
 DATABASE_SETUP = (
@@ -34,14 +34,14 @@ ACCOUNTING_PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db", "sacct", "s
 
 
 def missing_programs(accounting: bool = False) -> list[str]:
-    """Programs that are not installed here; daemons are looked for in the sbin folders too."""
+    """Return the programs that are not installed here; search the sbin folders for daemons too."""
     wanted = PROGRAMS + (ACCOUNTING_PROGRAMS if accounting else ())
     return [name for name in wanted if shutil.which(name, path=_search_path()) is None]
 
 
 @dataclass
 class SlurmCluster:
-    """A Slurm that lives as long as the ``with`` block."""
+    """A Slurm that runs while the ``with`` block runs."""
 
     layout: Layout = field(default_factory=Layout)
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="slurm-")))
@@ -49,7 +49,7 @@ class SlurmCluster:
     _janitor: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "SlurmCluster":
-        # A test process that is killed must not leave daemons behind: its janitor notices the closed pipe.
+        # If the test process is killed, a janitor process notices the closed pipe and ends the daemons.
         self._janitor = subprocess.Popen(
             [sys.executable, "-m", "tests.slurm.cluster", str(self.folder), json.dumps(asdict(self.layout))],
             cwd=Path(__file__).parents[2],
@@ -69,7 +69,7 @@ class SlurmCluster:
             self._janitor.communicate()
 
     def clean(self) -> None:
-        """End all jobs and daemons, and delete everything."""
+        """End all jobs and daemons and delete all files."""
         self._end_jobs()
         for pid in self._pids("slurmd-*.pid", "slurmctld.pid", "slurmdbd.pid", "mariadb.pid", "munged.pid"):
             stop(pid)
@@ -78,16 +78,16 @@ class SlurmCluster:
 
     @property
     def conf(self) -> Path:
-        """The slurm.conf."""
+        """Path of slurm.conf."""
         return self.folder / "etc" / "slurm.conf"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to find this cluster."""
+        """Environment variables that select this cluster."""
         return {"SLURM_CONF": str(self.conf), "PATH": _search_path()}
 
     def command(self, *arguments: str, check: bool = True, timeout: float = 60) -> str:
-        """Run a Slurm command and give its standard output."""
+        """Run a Slurm command and return its standard output."""
         done = subprocess.run(
             arguments, env=self.environment, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
         )
@@ -96,7 +96,7 @@ class SlurmCluster:
         return done.stdout
 
     def job_ids(self) -> list[int]:
-        """Ids of all jobs that slurmctld remembers."""
+        """Return the ids of all jobs that slurmctld remembers."""
         return sorted({int(line) for line in self.command("squeue", "-h", "-t", "all", "-o", "%A").split()})
 
     def start_controller(self) -> None:
@@ -104,14 +104,14 @@ class SlurmCluster:
         self._daemon("slurmctld", "-f", str(self.conf))
 
     def stop_controller(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End slurmctld by force, as a crash would; or with SIGTERM, so that it writes its state first."""
+        """Kill slurmctld, as in a crash, or send it another signal: with SIGTERM it saves its state first."""
         for pid in self._pids("slurmctld.pid"):
             os.kill(pid, number)
             _wait_gone(pid, 10)
 
     @contextlib.contextmanager
     def forgetting(self) -> Iterator[None]:
-        """What happens inside, slurmctld forgets: it crashes after it, with the state on disk of before."""
+        """Make slurmctld forget what happens in the block: it then crashes and restarts from the earlier state."""
         state, kept = self.folder / "state", self.folder / "state-before"
         self.stop_controller(signal.SIGTERM)
         shutil.copytree(state, kept)
@@ -125,7 +125,7 @@ class SlurmCluster:
             self.start_controller()
 
     def wait_saved(self, seconds: float = 30) -> None:
-        """Wait until slurmctld has written down the jobs of this moment; it does so every few seconds."""
+        """Wait until slurmctld has saved the current jobs; it saves every few seconds."""
         began, written = time.time(), self.folder / "state" / "job_state"
         self.command("scontrol", "reconfigure")
         deadline = time.monotonic() + seconds
@@ -141,15 +141,15 @@ class SlurmCluster:
         self._daemon("slurmd", "-f", str(self.conf), *step, "-N", name)
 
     def down(self, node: str) -> None:
-        """Tell the controller that a node has failed; its jobs end as NODE_FAIL."""
+        """Mark a node as failed; its jobs end as NODE_FAIL."""
         self.command("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
 
     def resume(self, node: str) -> None:
-        """Take a node back into service."""
+        """Return a node to service."""
         self.command("scontrol", "update", f"nodename={node}", "state=resume", check=False)
 
     def wait_idle(self, seconds: float = 20) -> None:
-        """Wait until every node is idle. Raises RuntimeError with the daemons' last words."""
+        """Wait until every node is idle. Raises RuntimeError with the end of the daemons' logs."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             idle = self.command("sinfo", "-h", "-N", "-t", "idle", "-o", "%N", check=False).split()
@@ -159,11 +159,11 @@ class SlurmCluster:
         raise RuntimeError("not all nodes came up:\n" + self._last_words())
 
     def _write_files(self) -> None:
-        self.folder.chmod(0o755)  # munged refuses a socket in a folder that others cannot enter
+        self.folder.chmod(0o755)  # munged rejects a socket in a folder that others cannot enter
         for name in ("etc", "munge", "state", "spool", "log", "run", "gpu"):
             (self.folder / name).mkdir(mode=0o755)
         for number in range(self.layout.gpus):
-            # A copy of /dev/null stands for a GPU: Slurm wants character devices.
+            # A copy of /dev/null acts as a GPU: Slurm requires character devices.
             os.mknod(self.folder / "gpu" / f"nvidia{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))
         key = self.folder / "munge" / "key"
         key.write_bytes(os.urandom(128))
@@ -242,7 +242,7 @@ class SlurmCluster:
         return [int(text) for file in files if (text := file.read_text().strip())]
 
     def _end_jobs(self) -> None:
-        # A slurmstepd outlives its slurmd, so jobs end first; a dead controller is started again for that.
+        # A slurmstepd outlives its slurmd, so jobs end first; only a running controller can end them.
         if not self.conf.exists():
             return
         if "is UP" not in self.command("scontrol", "ping", check=False):
@@ -269,9 +269,9 @@ class SlurmCluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """That many free TCP ports of the loopback interface in a row: slurm.conf takes ranges.
+    """Return ``count`` consecutive free TCP ports of the loopback interface: slurm.conf takes ranges.
 
-    Chosen at random, below the range that the kernel gives away: clusters start side by side.
+    They are random, below the kernel's ephemeral range, since clusters start concurrently.
     """
     for _ in range(100):
         first = random.randrange(10_000, 32_000 - count)
@@ -281,7 +281,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def stop(pid: int, seconds: float = 5) -> None:
-    """End a process: SIGTERM, then SIGKILL after some seconds."""
+    """End a process: SIGTERM, then SIGKILL after ``seconds``."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.kill(pid, number)
@@ -301,7 +301,7 @@ def _wait_gone(pid: int, seconds: float) -> bool:
 
 
 def _gone(pid: int) -> bool:
-    # PID 1 may reap late: a zombie answers kill -0, but it is gone.
+    # PID 1 may reap late: kill -0 succeeds on a zombie, although it has ended.
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

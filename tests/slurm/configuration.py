@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Layout:
-    """What the cluster looks like."""
+    """The nodes, limits and features of the cluster."""
 
     name: str = "lab"
     cpu_nodes: int = 2
@@ -17,7 +17,7 @@ class Layout:
     gpu_prefix: str = "g"
     accounting: bool = False
     cgroups: bool = False
-    min_job_age: int = 300  # seconds that slurmctld remembers an ended job
+    min_job_age: int = 300  # seconds that slurmctld remembers a finished job
 
     @property
     def nodes(self) -> list[str]:
@@ -27,22 +27,22 @@ class Layout:
 
     @property
     def cpu_range(self) -> str:
-        """The CPU nodes, as Slurm writes a range."""
+        """The CPU nodes as a Slurm range."""
         return f"{self.cpu_prefix}[1-{self.cpu_nodes}]"
 
     @property
     def gpu_range(self) -> str:
-        """The GPU nodes, as Slurm writes a range."""
+        """The GPU nodes as a Slurm range."""
         return f"{self.gpu_prefix}[1-{self.gpu_nodes}]"
 
     @property
     def port_count(self) -> int:
-        """Ports that the daemons need: slurmctld, slurmdbd, its database, one a node, and a range for srun."""
+        """Number of ports: slurmctld, slurmdbd, its database, one for each node, and a range for srun."""
         return 3 + len(self.nodes) + 60
 
 
 def slurm_conf(layout: Layout, folder: Path, ports: list[int]) -> str:
-    """slurm.conf: several nodes on one host, loopback only, fast to schedule, fast to notice a dead node."""
+    """Return slurm.conf: several nodes on one host, loopback only, quick to schedule and to notice a dead node."""
     host = socket.gethostname().partition(".")[0]
     nodes = ports[3 : 3 + len(layout.nodes)]
     cpu, gpu = nodes[: layout.cpu_nodes], nodes[layout.cpu_nodes :]
@@ -54,7 +54,7 @@ def slurm_conf(layout: Layout, folder: Path, ports: list[int]) -> str:
         "SlurmUser=root",
         "SlurmdUser=root",
         "AuthType=auth/munge",
-        # A requeued job waits for its old credential to expire: 121 s by default.
+        # A requeued job waits until its old credential expires: 121 s by default.
         f"AuthInfo=socket={folder}/munge/socket,cred_expire=5",
         "CredType=cred/munge",
         "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
@@ -73,7 +73,7 @@ def slurm_conf(layout: Layout, folder: Path, ports: list[int]) -> str:
         "JobAcctGatherFrequency=task=1",
         "MpiDefault=none",
         *_accounting_lines(layout, folder, ports),
-        # Nodes that claim more than this host has.
+        # Nodes that claim more resources than this host has.
         "SlurmdParameters=config_overrides",
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_Core_Memory",
@@ -117,12 +117,12 @@ def _accounting_lines(layout: Layout, folder: Path, ports: list[int]) -> list[st
 
 
 def gres_conf(layout: Layout, folder: Path) -> str:
-    """gres.conf: stand-in GPUs."""
+    """Return gres.conf: stand-in GPUs."""
     return f"NodeName={layout.gpu_range} Name=gpu Type=h100 File={folder}/gpu/nvidia[0-{layout.gpus - 1}]\n"
 
 
 def database_conf(folder: Path, ports: list[int]) -> str:
-    """slurmdbd.conf: a MariaDB on a socket of its own."""
+    """Return slurmdbd.conf: a MariaDB on its own socket."""
     lines = [
         "AuthType=auth/munge",
         f"AuthInfo=socket={folder}/munge/socket",

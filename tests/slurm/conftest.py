@@ -1,4 +1,4 @@
-"""Fixtures: one real Slurm for the whole session, skipped where it is not installed (a failure in CI)."""
+"""Fixtures: one real Slurm for the whole session; without an installation tests are skipped, or fail in CI."""
 
 import os
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ _CLUSTERS = {"slurm", "slurm_with_accounting"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what needs a Slurm."""
+    """Mark the tests that need a Slurm."""
     if _CLUSTERS & set(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.slurm)
 
 
 def require_slurm(accounting: bool = False) -> None:
-    """Skip where Slurm is not installed; in CI it must be there."""
+    """Skip the test if Slurm is not installed; fail in CI."""
     missing = missing_programs(accounting)
     reason = f"no real Slurm here: {', '.join(missing)} missing; install with tests/slurm/install.sh"
     if not missing and os.geteuid() != 0:
@@ -41,9 +41,9 @@ def slurm() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="session")
 def slurm_with_accounting() -> Iterator[SlurmCluster]:
-    """The same with slurmdbd and enforced accounts, on another layout, with memory limits."""
+    """The same with slurmdbd, enforced accounts and memory limits, and another layout."""
     require_slurm(accounting=True)
-    # Names of nodes are names of control groups, which all test sessions on this host share.
+    # Node names become names of control groups, which all test sessions on this host share.
     layout = Layout(
         name="counted",
         cpu_nodes=1,
@@ -84,7 +84,7 @@ def _pool(name: str, url: str, slurm: SlurmCluster, folder: Path) -> Iterator[Po
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A folder that a job writes into."""
+    """A folder that jobs write to."""
     folder = tmp_path / "shared"
     folder.mkdir()
     return folder

@@ -1,4 +1,4 @@
-"""A Slurm work pool on a real Prefect server, with workers that can be killed and started again."""
+"""A Slurm work pool on a real Prefect server, with workers that can be killed and restarted."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ QUICK = {
 
 @dataclass
 class Pool:
-    """One work pool of one cluster; ``folder`` is shared by the worker and the jobs."""
+    """A work pool of a cluster; ``folder`` is shared by the worker and the jobs."""
 
     name: str
     url: str
@@ -62,7 +62,7 @@ class Pool:
                 )
 
     def client(self) -> SyncPrefectClient:
-        """A client of the server."""
+        """Return a client of the server."""
         return get_client(sync_client=True)
 
     def start_worker(self, name: str = "first", **environment: str) -> None:
@@ -89,7 +89,7 @@ class Pool:
         )
 
     def kill_worker(self) -> None:
-        """SIGKILL, as a crash or a reboot would."""
+        """SIGKILL the worker, as a crash or a reboot would."""
         if self.worker:
             os.killpg(self.worker.pid, signal.SIGKILL)
             self.worker.wait()
@@ -104,24 +104,24 @@ class Pool:
         return run.id
 
     def command(self, command: str, **variables: Any) -> UUID:
-        """Create a run whose job executes ``command`` in place of the flow: it never reaches the API."""
+        """Create a run whose job executes ``command`` instead of the flow: it never reaches the API."""
         return self.submit("nap", {"folder": "unused"}, command=command, **variables)
 
     def until(self, file: Path, code: int, **variables: Any) -> UUID:
-        """A run whose job ends with ``code`` once ``file`` is there."""
+        """Create a run whose job ends with ``code`` when ``file`` exists."""
         return self.command(f"bash -c 'until [ -e {file} ]; do sleep 0.2; done; exit {code}'", **variables)
 
     def attempts(self, run_id: UUID) -> int:
-        """How many jobs were made for a run, also those that slurmctld has forgotten."""
+        """Count the jobs that were created for a run, including those that slurmctld has forgotten."""
         return len(list((self.folder / "jobs" / str(run_id)).iterdir()))
 
     def read(self, run_id: UUID) -> FlowRun:
-        """The run as it is now."""
+        """Return the run in its current state."""
         with self.client() as client:
             return client.read_flow_run(run_id)
 
     def wait(self, run_id: UUID, until: Callable[[FlowRun], bool], seconds: float = 90) -> FlowRun:
-        """Wait for something to become true of a run."""
+        """Wait until ``until`` holds for a run; return the run."""
         deadline = time.monotonic() + seconds
         while True:
             run = self.read(run_id)
@@ -133,7 +133,7 @@ class Pool:
             time.sleep(0.2)
 
     def until_true(self, holds: Callable[[], bool], seconds: float = 90) -> None:
-        """Wait for something to become true."""
+        """Wait until ``holds`` returns true."""
         deadline = time.monotonic() + seconds
         while not holds():
             if time.monotonic() > deadline:
@@ -141,55 +141,55 @@ class Pool:
             time.sleep(0.2)
 
     def end(self, run_id: UUID, seconds: float = 90) -> FlowRun:
-        """Wait for the run's end."""
+        """Wait until the run is in a final state; return the run."""
         return self.wait(run_id, lambda run: run.state is not None and run.state.is_final(), seconds)
 
     def running(self, run_id: UUID, seconds: float = 90) -> int:
-        """Wait until the run's job runs in Slurm; gives the job's id."""
+        """Wait until the run's job is RUNNING in Slurm; return the job's id."""
         run = self.wait(run_id, lambda run: run.infrastructure_pid is not None, seconds)
         job_id = JobPid.parse(run.infrastructure_pid or "").job_id
         self.wait(run_id, lambda _: self.job_state(job_id) == "RUNNING", seconds)
         return job_id
 
     def pending(self, run_id: UUID, text: str, seconds: float = 90) -> FlowRun:
-        """Wait until the run's state shows ``text``."""
+        """Wait until the message of the run's state contains ``text``; return the run."""
         return self.wait(run_id, lambda run: run.state is not None and text in (run.state.message or ""), seconds)
 
     def cancel(self, run_id: UUID) -> None:
-        """Press Cancel in the UI."""
+        """Cancel the run as the UI does."""
         with self.client() as client:
             client.set_flow_run_state(run_id, Cancelling())
 
     def complete(self, run_id: UUID) -> None:
-        """Force the run to Completed, as a person may."""
+        """Force the run to Completed, as a user can."""
         with self.client() as client:
             client.set_flow_run_state(run_id, Completed(), force=True)
 
     def job_log(self, run_id: UUID) -> str:
-        """The log of the run's first job."""
+        """Return the log of the run's first job."""
         return (self.folder / "jobs" / str(run_id) / "1" / "job.log").read_text()
 
     def job_state(self, job_id: int) -> str:
-        """State of a job as squeue names it; empty if it is not known."""
+        """Return a job's state as squeue prints it; empty if the job is unknown."""
         return self.slurm.command("squeue", "-h", "-t", "all", "-j", str(job_id), "-o", "%T", check=False).strip()
 
     def exit_code(self, job_id: int) -> str:
-        """Exit code and signal of a job as ``scontrol`` shows them, as ``3:0``."""
+        """Return a job's exit code and signal as ``scontrol`` prints them: ``3:0``."""
         shown = self.slurm.command("scontrol", "-o", "show", "job", str(job_id))
         return next(word.removeprefix("ExitCode=") for word in shown.split() if word.startswith("ExitCode="))
 
     def jobs_of(self, run_id: UUID) -> list[int]:
-        """All jobs that were ever submitted for a run."""
+        """Return the ids of all jobs that were submitted for a run."""
         rows = self.slurm.command("squeue", "-h", "-t", "all", "-O", "JobID:20|,Command:1000").splitlines()
         return sorted(int(row.split("|")[0]) for row in rows if str(run_id) in row)
 
     def logs(self, run_id: UUID) -> str:
-        """The run's log in the UI."""
+        """Return the run's log in the UI."""
         with self.client() as client:
             response = client.read_logs(LogFilter.model_validate({"flow_run_id": {"any_": [run_id]}}), limit=200)
         return "\n".join(log.message for log in response)
 
     def history(self, run_id: UUID) -> list[str]:
-        """Names of all states the run was in."""
+        """Return the names of all states of the run."""
         with self.client() as client:
             return [str(state.name) for state in client.read_flow_run_states(run_id)]

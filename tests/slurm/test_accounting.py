@@ -31,7 +31,7 @@ def test_out_of_memory_tells_requested_and_used(counted_pool: Pool, shared: Path
     eat = f"touch {shared}/began; x=$(head -c 400000000 /dev/zero | tr '\\\\0' x); sleep 1"
     run = counted_pool.end(counted_pool.command(f'bash -c "{eat}"', mem="60M"))
     assert run.state and run.state.is_crashed()
-    # The page that no longer fitted is not counted.
+    # The page that exceeded the limit is not counted.
     used = re.search(r"ran out of memory \(requested 60M, used (\d+)M\)", str(run.state.message))
     assert used and 55 <= int(used[1]) <= 60, run.state.message
 
@@ -56,7 +56,7 @@ def test_a_job_that_slurmctld_has_forgotten_gets_its_true_end(counted_pool: Pool
 
 @pytest.mark.parametrize("on_time_limit", ["fail", "reschedule"])
 def test_the_time_limit_gives_notice_first(counted_pool: Pool, shared: Path, on_time_limit: str) -> None:
-    # The second attempt finds the first one's file, and ends at once.
+    # The second attempt finds the first one's file and ends immediately.
     script = f"[ -e {shared}/began ] && exit 12; touch {shared}/began; trap 'touch {shared}/told; exit 1' TERM"
     run_id = counted_pool.command(
         f'bash -c "{script}; sleep 600 & wait"', time_limit="1", signal_lead_seconds=30, on_time_limit=on_time_limit

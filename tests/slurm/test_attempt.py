@@ -1,4 +1,4 @@
-"""Whether a job may execute its run, and the exit status that mirrors the run's end."""
+"""Checks whether a job may execute its run, and the exit status that matches the run's final state."""
 
 from uuid import uuid4
 

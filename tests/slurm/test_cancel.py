@@ -1,4 +1,4 @@
-"""Cancelling, by the UI and by scancel, on a real Slurm."""
+"""Cancel from the UI and with scancel, on a real Slurm."""
 
 import time
 from pathlib import Path

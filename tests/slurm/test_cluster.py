@@ -1,4 +1,4 @@
-"""The tests' own Slurm leaves nothing behind, however its process ends."""
+"""The tests' own Slurm leaves no processes or files behind, however its process ends."""
 
 import os
 import signal

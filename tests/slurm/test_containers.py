@@ -1,6 +1,6 @@
 """Flows in containers: stand-ins for Apptainer and for srun with pyxis, on a real Slurm.
 
-The stand-ins note what they were told and start the command outside of any container; signals go the real way.
+The stand-ins record their arguments and start the command without a container; signals take the real path.
 """
 
 import shutil

@@ -38,7 +38,7 @@ Profile = Callable[..., str]
 
 @pytest.fixture(autouse=True)
 def in_the_cluster(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The flow runs in this process, which has variables that would change a job; no test leaves one behind."""
+    """Use the cluster from this process, with variables that could change its jobs; check that no job remains."""
     for name, value in slurm.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SBATCH_PARTITION", "nonsense")
@@ -50,7 +50,7 @@ def in_the_cluster(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.fixture
 def profile(tmp_path: Path, faults: Faults) -> Profile:
-    """Write a site's profile; its workers note what they do."""
+    """Return a function that writes a site's profile; its workers record their work."""
 
     def write(dask: dict[str, Any], **slurm: Any) -> str:
         path = tmp_path / f"{uuid.uuid4()}.yaml"
@@ -63,7 +63,7 @@ def profile(tmp_path: Path, faults: Faults) -> Profile:
 
 
 def jobs(slurm: SlurmCluster) -> list[str]:
-    """Jobs that wait or run."""
+    """Return the ids of pending and running jobs."""
     return slurm.command("squeue", "-h", "-t", "pending,running", "-o", "%i").split()
 
 
@@ -75,13 +75,13 @@ def until(reached: Callable[[], bool], seconds: float = 120) -> None:
 
 
 def nodes(faults: Faults, stage: str) -> set[str]:
-    """Nodes that have begun work of a stage."""
+    """Return the nodes that have begun work of a stage."""
     return {node for work, node, _ in faults.ran() if work.startswith(stage)}
 
 
 @contextmanager
 def spread_over_both_nodes(faults: Faults, *stages: str) -> Iterator[None]:
-    """Work of each stage goes on only when both nodes have begun some."""
+    """Hold back the work of each stage until both nodes have begun some."""
     for stage in stages:
         faults.mark(stage, "waits")
 
@@ -100,7 +100,7 @@ def spread_over_both_nodes(faults: Faults, *stages: str) -> Iterator[None]:
 
 
 def hashes(manifest_folder: Path) -> dict[str, str]:
-    """SHA-256 of every output tar."""
+    """Return the SHA-256 of every output tar."""
     done = subprocess.run(
         "sha256sum *.tar", shell=True, cwd=manifest_folder, capture_output=True, text=True, check=True
     )
@@ -112,7 +112,7 @@ def test_audit_and_conversion_on_two_nodes_give_the_bytes_of_one_worker(
 ) -> None:
     raw = copy_shards("golden", tmp_path / "raw" / "shards")
     with spread_over_both_nodes(faults, "audit"):
-        # Grows from one job to two because work waits.
+        # Grows from one job to two because work is waiting.
         audit_download(raw, cluster=profile({"kind": "slurm", "jobs": 2, "minimum_jobs": 1}, exclusive=True))
     with spread_over_both_nodes(faults, "scan", "write"):
         convert_dataset(raw, tmp_path / "out", convert=SETTINGS, cluster=profile({"kind": "slurm"}, exclusive=True))
@@ -172,7 +172,7 @@ def test_workers_that_never_appear_end_the_flow_and_are_explained(
 
 
 def ever_submitted(slurm: SlurmCluster, tmp_path: Path) -> int:
-    """How many jobs of this test's workers Slurm knows, ended ones too."""
+    """Count the jobs of this test's workers that Slurm knows, including finished ones."""
     return slurm.command("squeue", "-h", "-t", "all", "-O", "Command:4096").count(f"{tmp_path}/")
 
 
@@ -186,7 +186,7 @@ def test_workers_are_submitted_again_when_the_controller_is_back(
     def come_back() -> None:
         try:
             until(lambda: "Slurm has not answered" in caplog.text)
-            time.sleep(25)  # longer than the flow would wait for workers if that counted
+            time.sleep(25)  # longer than the flow's timeout for workers, if the outage counted
         finally:
             slurm.start_controller()
 

@@ -1,4 +1,4 @@
-"""How a run ends when its job ends, on a real Slurm."""
+"""Final states of runs when their jobs end, on a real Slurm."""
 
 from pathlib import Path
 

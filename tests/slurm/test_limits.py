@@ -10,13 +10,13 @@ from prefect.client.schemas.objects import ConcurrencyOptions
 
 from tests.slurm.pool import Pool
 
-GRACE_SECONDS = 60  # Prefect's least
-SWEEP_SECONDS = 10  # the server looks for expired slots every few seconds
+GRACE_SECONDS = 60  # Prefect's minimum
+SWEEP_SECONDS = 10  # the server checks for expired slots every few seconds
 
 
 @pytest.fixture(scope="module")
 def limited(pool: Pool) -> Iterator[tuple[UUID, float]]:
-    """A held run of a deployment that runs one at a time, and when it was seen waiting."""
+    """A held run of a deployment that allows one run at a time, and the time when it was seen waiting."""
     options = ConcurrencyOptions.model_validate(
         {"collision_strategy": "CANCEL_NEW", "grace_period_seconds": GRACE_SECONDS}
     )

@@ -1,4 +1,4 @@
-"""The worker is killed, the controller is away, many runs come at once: nothing is lost and nothing runs twice."""
+"""The worker is killed, the controller is down, many runs start at once: no run is lost or runs twice."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ def test_stopping_a_worker_leaves_its_jobs_alone(pool: Pool, shared: Path) -> No
 
 
 def test_a_worker_killed_in_the_middle_of_submitting_loses_and_doubles_nothing(pool: Pool) -> None:
-    # Sites may forbid comments: what tells a job's run must not be one.
+    # Sites may forbid comments: a job must be matched to its run without them.
     drop: list[list[str]] = [["comment"], []] * 6
     runs = [pool.command("bash -c 'sleep 1; exit 6'", drop_directives=names) for names in drop]
     pool.wait(runs[0], lambda _: any(pool.jobs_of(run_id) for run_id in runs))

@@ -1,4 +1,4 @@
-"""Reports from what squeue, scontrol and sacct really printed, kept in samples/ (Slurm 22.05)."""
+"""Reports from real output of squeue, scontrol and sacct, stored in samples/ (Slurm 22.05)."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ SAMPLES = Path(__file__).parent / "samples"
 
 
 def scontrol(name: str) -> JobReport:
-    """The report in the scontrol line of a sample."""
+    """Return the report from the scontrol line of a sample."""
     lines = (SAMPLES / f"{name}.txt").read_text().splitlines()
     found = [parse_scontrol(line) for line in lines if line.startswith("JobId=") and " MCS_label=" in line]
     assert found[0] is not None

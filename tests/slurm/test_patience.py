@@ -1,4 +1,4 @@
-"""The API is busy while a run is being submitted: no job exists yet, so the worker asks again."""
+"""The API is busy while a run is being submitted: no job exists yet, so the worker retries."""
 
 import asyncio
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from deployments.slurm.worker import SlurmWorker
 
 
 class BusyClient:
-    """Answers the first requests with a status, later ones well."""
+    """A client that answers the first requests with an error status and later ones successfully."""
 
     def __init__(self, status: int, failures: int) -> None:
         self.status, self.failures, self.labels = status, failures, {}

@@ -13,12 +13,12 @@ import yaml
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.pool import ROOT, Pool
 
-# A job does not inherit the worker's environment; how this host reaches package registries is said in variables.
+# A job does not inherit the worker's environment; these variables configure this host's access to package registries.
 NETWORK = ("PIP_", "UV_", "SSL_", "HTTP", "http", "NO_PROXY", "no_proxy", "REQUESTS_")
 
 
 def command(url: str, *arguments: str) -> str:
-    """Run a program of the environment's own in the project's folder; gives its output."""
+    """Run a module of this environment in the project's folder; return its output."""
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=ROOT,
@@ -68,7 +68,7 @@ def test_stages_as_jobs_of_their_own_give_the_same_tars(root: Path, site: Pool) 
     parameters = ["-p", f"root={root}", "-p", f"dataset_slice={root / 'quickstart-slice.yaml'}"]
     parameters += ["-p", "dataset_name=again", "-p", "execution=deployments"]
     command(site.url, "prefect", "deployment", "run", "prepare-datacomp/slurm", *parameters, "--watch")
-    # The parent, and its six stages.
+    # The parent and its six stages.
     assert len(set(site.slurm.job_ids()) - before) == 7
     shards = [json.loads((root / name / "manifest.json").read_text())["output_shards"] for name in ("energon", "again")]
     assert shards[0] == shards[1]

@@ -1,4 +1,4 @@
-"""What a person sees of the queue, what a job sees of its request, and requests that Slurm refuses."""
+"""The queue as users see it, the request as the job sees it, and requests that Slurm rejects."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_pending_reasons_in_words(pool: Pool, variables: dict[str, object], word
     variables = {k: v.format(blocker=held) if isinstance(v, str) else v for k, v in variables.items()}
     run_id = pool.command("true", **variables)
     run = pool.wait(run_id, lambda run: words in _message(run) or "cannot become a Slurm job" in _message(run))
-    # From 24.11 on, some requests that no node could meet are refused at once.
+    # From 24.11 on, Slurm rejects some requests that no node could satisfy.
     newer = "slurm-wlm 22" not in pool.slurm.command("sinfo", "-V")
     assert words in _message(run) or (newer and "will never start" in words)
     pool.cancel(run_id)
@@ -63,7 +63,7 @@ def test_resources_and_then_running(pool: Pool) -> None:
     run_id = pool.command("true", nodelist="c1")
     pool.pending(run_id, "Resources: it waits for nodes or memory")
     pool.slurm.command("scancel", blocker)
-    assert pool.end(run_id).state.is_crashed()  # `true` tells Prefect no end
+    assert pool.end(run_id).state.is_crashed()  # `true` reports no final state to Prefect
     assert "told no end" in str(pool.read(run_id).state.message)
 
 

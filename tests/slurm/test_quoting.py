@@ -43,7 +43,7 @@ def test_a_log_lies_where_it_should(slurm: SlurmCluster, tmp_path: Path, name: s
 
 
 def submit(slurm: SlurmCluster, folder: Path, variables: JobVariables) -> str:
-    """Submit a held job whose files lie in ``folder``; gives its id."""
+    """Submit a held job whose files lie in ``folder``; return its id."""
     folder.mkdir(parents=True)
     (folder / "environment").write_text("")
     (folder / "job.sh").write_text(render(variables, job_of("x", folder, "echo hello", variables)))

@@ -1,4 +1,4 @@
-"""Jobs that Slurm ends early: the run is scheduled again and resumes, within bounds, and never twice at once."""
+"""Jobs that Slurm ends early: the run is rescheduled and resumes, within limits, and never twice at once."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ from tests.slurm.pool import Pool
 
 
 def began(shared: Path) -> bool:
-    """Whether the probe is at work."""
+    """Return whether the probe has begun."""
     return (shared / "began").exists()
 
 
-# In partition lost, PreemptMode=CANCEL: Slurm does not requeue, although the job asks for it.
+# In partition lost, PreemptMode=CANCEL: Slurm does not requeue the job, although it asks for that.
 @pytest.mark.parametrize(("partition", "requeue"), [("low", False), ("lost", True)])
 def test_preempted_run_is_rescheduled_and_resumes(pool: Pool, shared: Path, partition: str, requeue: bool) -> None:
     nap = {"folder": str(shared), "seconds": 300}

@@ -1,4 +1,4 @@
-"""Batch scripts: golden ones, quoting, and what may not get in. Rewrite the golden ones with UPDATE_GOLDEN=1."""
+"""Batch scripts: golden files, quoting, and rejected values. Rewrite the golden files with UPDATE_GOLDEN=1."""
 
 import os
 import stat

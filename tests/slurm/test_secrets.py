@@ -1,4 +1,4 @@
-"""A server with basic auth behind a private CA: the job reaches it, and its secrets lie in one file for one while."""
+"""A server with basic auth and a private CA: the job reaches it, and one file holds its secrets for a limited time."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Stages as jobs of their own: cancelled with their parent, failing in words, never starved by it."""
+"""Stages as separate jobs: cancelled with their parent, failing with a clear message, never starved by it."""
 
 from pathlib import Path
 from uuid import UUID
@@ -11,7 +11,7 @@ from tests.slurm.pool import Pool
 
 
 def children(pool: Pool, run_id: UUID) -> list[FlowRun]:
-    """Runs that a run has started."""
+    """Return the runs that a run has started."""
     wanted = FlowRunFilter.model_validate({"parent_flow_run_id": {"any_": [run_id]}})
     with pool.client() as client:
         return list(client.read_flow_runs(flow_run_filter=wanted))

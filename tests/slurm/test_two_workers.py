@@ -1,4 +1,4 @@
-"""Two workers on one pool watch the same jobs: each end is told once, each run scheduled again once."""
+"""Two workers on one pool watch the same jobs: each end is reported once, each run rescheduled once."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,13 +8,13 @@ import pytest
 
 from tests.slurm.pool import Pool
 
-# A run that a busy worker is about to submit must not seem lost to the other one; the tests' own second is too short.
+# The other worker must not treat a run as lost that a busy worker will submit; the tests' usual second is too short.
 PATIENT = {"PREFECT_INTEGRATIONS_SLURM_WORKER_ORPHAN_SECONDS": "300"}
 
 
 @pytest.fixture
 def second_worker(pool: Pool) -> Iterator[Pool]:
-    """The pool again, with another worker."""
+    """The pool with a second worker."""
     second = replace(pool, worker=None)
     pool.kill_worker()
     pool.start_worker(**PATIENT)
@@ -31,7 +31,7 @@ def test_a_run_that_two_workers_watch_is_rescheduled_once(pool: Pool, second_wor
         folder.mkdir()
     runs = [pool.submit("nap", {"folder": str(folder), "seconds": 300}, nodelist="c2") for folder in folders]
     pool.until_true(lambda: all((folder / "began").exists() for folder in folders))
-    # The worker that did not submit a run adopts it.
+    # The worker that did not submit the run adopts it.
     pool.until_true(lambda: all(" looks after Slurm job " in pool.logs(run_id) for run_id in runs))
     pool.slurm.down("c2")
     try:

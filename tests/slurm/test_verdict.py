@@ -1,4 +1,4 @@
-"""What becomes of a run: every way in which a job ends."""
+"""The verdict on a run, for every way in which a job can end."""
 
 import pytest
 
@@ -12,12 +12,12 @@ PLAIN = JobVariables()
 
 
 def receipt(exit_code: int = 0, signal: str = "", restarts: int = 0) -> Receipt:
-    """An exit receipt of job 1."""
+    """Return an exit receipt of job 1."""
     return Receipt(elapsed=9, exit_code=exit_code, job_id=1, node="c1", restarts=restarts, signal=signal)
 
 
 def job(state: str, **fields: object) -> JobReport:
-    """Job 1 in a state."""
+    """Return a report of job 1 in a state."""
     return JobReport(1, state, nodes="c1", elapsed=9, **fields)  # type: ignore[arg-type]
 
 

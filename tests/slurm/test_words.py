@@ -1,4 +1,4 @@
-"""What a run's end and log say, on a real Slurm."""
+"""Messages of final states and logs, on a real Slurm."""
 
 import time
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.slurm.pool import Pool
 
 
 def job_log(pool: Pool, run_id: object) -> str:
-    """The log of the run's only job."""
+    """Return the log of the run's only job."""
     return (pool.folder / "jobs" / str(run_id) / "1" / "job.log").read_text()
 
 
@@ -19,7 +19,7 @@ def test_a_signal_that_ends_the_flows_process_is_named(pool: Pool, shared: Path)
 
 def test_an_api_that_the_node_does_not_reach_is_a_sentence_and_no_trace(pool: Pool, shared: Path) -> None:
     env = {"PYTHONPATH": pool.python_path, "PREFECT_API_URL": "http://127.0.0.1:9/api"}
-    # What every job executes, with less patience.
+    # The command that every job executes, with shorter timeouts.
     command = "from deployments.slurm import attempt as a; a.PATIENCE_SECONDS = 3; raise SystemExit(a.main())"
     run = pool.end(pool.command(f'python3 -c "{command}"', env=env), 180)
     assert "the job could not reach the Prefect API ([Errno 111] Connection refused)" in run.state.message
@@ -37,7 +37,7 @@ def test_a_cancelled_job_says_so_once_while_slurm_is_silent(pool: Pool, shared: 
     try:
         pool.cancel(run_id)
         pool.wait(run_id, lambda _: "will be cancelled as soon as Slurm answers" in pool.logs(run_id))
-        time.sleep(6)  # several looks at the queue and at the run
+        time.sleep(6)  # several polls of the queue and the run
         told = [line for line in pool.logs(run_id).splitlines() if "will be cancelled" in line]
         assert len(told) == 1 and "its flow run was cancelled" in told[0]
     finally:

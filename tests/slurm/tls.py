@@ -1,4 +1,4 @@
-"""A private certificate authority, and a server that takes TLS and passes plain bytes on."""
+"""A private certificate authority, and a proxy that terminates TLS."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """A self-signed certificate of 127.0.0.1, which is its own authority, and its key."""
+    """Write a self-signed certificate for 127.0.0.1, which is its own authority, and its key; return their paths."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "prefect of the tests")])
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
@@ -33,7 +33,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 @contextlib.contextmanager
 def in_front_of(port: int, files: tuple[Path, Path]) -> Iterator[int]:
-    """Take TLS on a port of the loopback interface, which is yielded, and pass what comes to ``port``."""
+    """Terminate TLS on a port of the loopback interface and forward to ``port``; yield the TLS port."""
     loop = asyncio.new_event_loop()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*files)

@@ -1,1 +1,1 @@
-"""A random sweep: whole flows are killed at any moment, started again, and compared with an undisturbed run."""
+"""A random sweep: whole flows are killed at random moments, rerun, and compared with an undisturbed run."""

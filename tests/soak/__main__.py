@@ -29,7 +29,7 @@ WAYS = ("SIGTERM", "SIGKILL", "SIGKILL of the group")
 
 @dataclass
 class Figures:
-    """What came of the sweep."""
+    """Results of the sweep."""
 
     roots: int = 0
     kills: Counter[str] = field(default_factory=Counter)
@@ -40,7 +40,7 @@ class Figures:
     faults: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """For people."""
+        """Format the results for people."""
         kills = ", ".join(f"{stage} {count}" for stage, count in sorted(self.kills.items()))
         ways = ", ".join(f"{way} {count}" for way, count in sorted(self.ways.items()))
         return (
@@ -52,7 +52,7 @@ class Figures:
 
 @dataclass
 class Victim:
-    """One dataset on its way."""
+    """A dataset in preparation."""
 
     command: list[str]
     stage: Callable[[], str]
@@ -62,7 +62,7 @@ class Victim:
     environment: dict[str, str]
 
     def run(self, reached: Callable[[], bool] = lambda: False) -> subprocess.Popen[bytes] | None:
-        """Run to the end, or until a moment is reached: then the program that runs is returned."""
+        """Run to the end, or until ``reached`` holds: then return the running program."""
         log = self.faults.folder / "log"
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -78,7 +78,7 @@ class Victim:
 
 
 def sweep(victim: Victim, stages: tuple[str, ...], rng: random.Random, figures: Figures) -> None:
-    """Kill a victim some times, let it finish, and note what was done twice."""
+    """Kill a victim several times, let it finish, and count the work that was done twice."""
     flown: Counter[str] = Counter()
     for _ in range(rng.randint(1, MOST_KILLS)):
         process = victim.run(_at_random_in(victim, stages, rng))
@@ -104,7 +104,7 @@ def sweep(victim: Victim, stages: tuple[str, ...], rng: random.Random, figures: 
 
 
 def _at_random_in(victim: Victim, stages: tuple[str, ...], rng: random.Random) -> Callable[[], bool]:
-    """Reached a random while after a random stage has begun."""
+    """Return a condition that holds a random time after a random stage has begun."""
     wanted, wait, begun = rng.randrange(len(stages)), rng.uniform(0, 3), list[float]()
 
     def reached() -> bool:
@@ -124,7 +124,7 @@ def _kill(process: subprocess.Popen[bytes], way: str) -> None:
 
 
 def _await_gone(faults: Faults, figures: Figures) -> None:
-    """No process of the killed run may stay."""
+    """Wait until all processes of the killed run have ended; record a fault if some remain."""
     deadline = time.monotonic() + GONE_SECONDS
     while left := processes_of(faults):
         if time.monotonic() > deadline:
@@ -149,7 +149,7 @@ def _victim(folder: Path, url: str, raw: Path | None) -> Victim:
 
 
 def _soak_quickstart(folder: Path, url: str, rng: random.Random, figures: Figures) -> None:
-    """Kills during the download too: its shards differ from run to run, what is made of them must not."""
+    """Kill during the download too: its shards differ from run to run, the conversion of given shards must not."""
     from tasks.contracts.settings import ConvertSettings
     from tasks.metadata.slices import load_slice
 
@@ -167,7 +167,7 @@ def _soak_quickstart(folder: Path, url: str, rng: random.Random, figures: Figure
 
 
 def soak(folder: Path, seed: int, minutes: float, quickstarts: int) -> Figures:
-    """The sweep: some quickstarts, then small datasets until the time is over."""
+    """Run the sweep: some quickstarts, then small datasets until the time is over."""
     rng, figures = random.Random(seed), Figures()
     with prefect_api(port=free_port()) as api:
         raw = victims.write_raw_shards(folder / "raw")
@@ -186,7 +186,7 @@ def soak(folder: Path, seed: int, minutes: float, quickstarts: int) -> Figures:
 
 
 def main() -> int:
-    """Exit status 1 if anything was lost, doubled, different, done again in vain, or left running."""
+    """Run the sweep; return 1 if samples or work were lost, doubled, different or repeated, or processes remain."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--minutes", type=float, default=10)

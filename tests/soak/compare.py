@@ -1,4 +1,4 @@
-"""Whether two datasets are the same, and whether every sample is accounted for once."""
+"""Compare two datasets, and check that every sample is accounted for once."""
 
 import json
 import sqlite3
@@ -10,7 +10,7 @@ import pyarrow.parquet
 
 from tests.tasks.raw_shards import files_under
 
-# Notes of times and hosts, Prefect's pointers at receipts, and what Energon makes random.
+# Files with times and hosts, Prefect's pointers to receipts, and random output of Energon.
 NOT_COMPARED = (
     "fingerprints/",
     "results/",
@@ -23,7 +23,7 @@ NOT_COMPARED = (
 
 
 def differences(folder: Path, expected: Path) -> list[str]:
-    """Names of files whose bytes, or SQLite content, are not those of the undisturbed run."""
+    """Return the names of files whose bytes, or SQLite content, differ from the undisturbed run."""
     ours, theirs = (files_under(place, but=NOT_COMPARED) for place in (folder, expected))
     ours |= _databases(folder)
     theirs |= _databases(expected)
@@ -31,7 +31,7 @@ def differences(folder: Path, expected: Path) -> list[str]:
 
 
 def lost_and_doubled(dataset: Path) -> tuple[int, int]:
-    """Samples that are neither written nor rejected, and those that are written twice."""
+    """Count the samples that are neither written nor rejected, and those that are written twice."""
     written: Counter[str] = Counter()
     for path in dataset.glob("*.tar"):
         with tarfile.open(path) as tar:

@@ -1,4 +1,4 @@
-"""What is killed: the pipeline from raw shards on, in small, and the quickstart with its download."""
+"""The programs to kill: the small pipeline from raw shards on, and the quickstart with its download."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ DOWNLOAD_STAGES = ("start", "metadata", "download", *STAGES[1:], "report")
 
 
 def write_raw_shards(folder: Path) -> Path:
-    """Shards of good samples, blank captions, broken pictures and repeated uids."""
+    """Write shards of good samples, blank captions, broken pictures and repeated uids."""
     for shard in range(SHARDS):
         samples = [sample(f"{shard:04d}{n:05d}", shard * SAMPLES + n) for n in range(SAMPLES - 3)]
         samples.append(sample(f"{shard:04d}00022", 9000 + shard, " "))
@@ -28,7 +28,7 @@ def write_raw_shards(folder: Path) -> Path:
 
 
 def pipeline(raw: Path, folder: Path) -> list[str]:
-    """The command that takes raw shards to a checked dataset in ``folder``."""
+    """Return the command that converts raw shards to a checked dataset in ``folder``."""
     cluster = folder / "two-workers.yaml"
     cluster.parent.mkdir(parents=True, exist_ok=True)
     cluster.write_text("name: soak\ndask: {kind: local, workers: 2}\n", encoding="utf-8")
@@ -36,17 +36,17 @@ def pipeline(raw: Path, folder: Path) -> list[str]:
 
 
 def quickstart(root: Path) -> list[str]:
-    """The command of the whole pipeline with its own web."""
+    """Return the command of the whole pipeline with its own web server."""
     return _program("flows.quickstart", "--root", str(root))
 
 
 def environment(url: str, faults: Faults) -> dict[str, str]:
-    """Of the programs: they note what they begin."""
+    """Return the environment of the programs, in which they record the work that they begin."""
     return os.environ | faults.environment | {"PREFECT_API_URL": url, "PYTHONPATH": f"{SITE}:{ROOT}"}
 
 
 def stage_of(audit: Path, dataset: Path) -> str:
-    """How far a folder has come, from its files alone."""
+    """Return the stage that a folder has reached, judged by its files."""
     prepare = dataset / ".prepare"
     if not (audit / "totals.json").exists():
         return "audit" if audit.exists() else "start"
@@ -59,7 +59,7 @@ def stage_of(audit: Path, dataset: Path) -> str:
 
 
 def stage_of_root(root: Path) -> str:
-    """The same of a data root."""
+    """Return the stage that a data root has reached."""
     if (root / "reports").exists():
         return "report"
     if not (root / "raw" / "metadata" / "metadata-manifest.json").exists():
@@ -70,7 +70,7 @@ def stage_of_root(root: Path) -> str:
 
 
 def unfinished(begun: Iterable[str], audit: Path, dataset: Path) -> set[str]:
-    """Work that was begun and has no receipt."""
+    """Return the work that has begun and has no receipt."""
     return {work for work in begun if not _receipt(work, audit, dataset).exists()}
 
 

@@ -1,4 +1,4 @@
-"""Raw shards for tests: samples as the downloader writes them, and tars with any fault one asks for."""
+"""Raw shards for tests: samples as the downloader writes them, and tars with any chosen fault."""
 
 import io
 import json
@@ -14,7 +14,7 @@ Members = list[tuple[str, bytes]]
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (24, 18), mode: str = "RGB", **save: Any) -> bytes:
-    """A small JPEG (or another ``format``) of coarse noise."""
+    """Return a small JPEG (or another ``format``) of coarse noise."""
     rng = random.Random(seed)
     channels = len(Image.new(mode, (1, 1)).getbands())
     small = Image.frombytes(mode, (6, 5), rng.randbytes(6 * 5 * channels))
@@ -24,12 +24,12 @@ def picture(seed: int = 0, size: tuple[int, int] = (24, 18), mode: str = "RGB", 
 
 
 def uid_of(number: int) -> str:
-    """A uid."""
+    """Return the uid of a number."""
     return f"{number:032x}"
 
 
 def record_of(key: str, uid: str, caption: str, /, **changes: Any) -> dict[str, Any]:
-    """The JSON of a sample, with fields changed; ``...`` takes a field out."""
+    """Return the JSON of a sample, with fields changed; ``...`` removes a field."""
     record: dict[str, Any] = {
         "uid": uid,
         "face_bboxes": [],
@@ -60,7 +60,7 @@ def sample(
     txt: bytes | None = None,
     **changes: Any,
 ) -> Members:
-    """The members of a sample; ``changes`` are for its JSON."""
+    """Return the members of a sample; ``changes`` apply to its JSON."""
     record = record_of(key, uid_of(number), caption, **changes)
     return [
         (f"{key}.jpg", picture(number % 5) if jpg is None else jpg),
@@ -70,7 +70,7 @@ def sample(
 
 
 def tar_bytes(members: Iterable[tuple[str, bytes]], format: int = tarfile.GNU_FORMAT) -> bytes:
-    """A tar of regular files."""
+    """Return a tar of regular files."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w", format=format, encoding="utf-8", errors="surrogateescape") as tar:
         for name, content in members:
@@ -81,7 +81,7 @@ def tar_bytes(members: Iterable[tuple[str, bytes]], format: int = tarfile.GNU_FO
 
 
 def without_end(raw: bytes) -> bytes:
-    """The tar without the zero blocks that end it."""
+    """Return the tar without the zero blocks at its end."""
     return raw[: -(-len(raw.rstrip(b"\0")) // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE]
 
 
@@ -94,7 +94,7 @@ def write_shard(folder: Path, number: int, samples: Iterable[Members]) -> Path:
 
 
 def write_stats(folder: Path, number: int, successes: int, /, **changes: Any) -> Path:
-    """Write ``NNNNNNNN_stats.json`` as img2dataset does; ``...`` takes a field out."""
+    """Write ``NNNNNNNN_stats.json`` as img2dataset does; ``...`` removes a field."""
     stats = {
         "count": successes + 3,
         "successes": successes,
@@ -110,7 +110,7 @@ def write_stats(folder: Path, number: int, successes: int, /, **changes: Any) ->
 
 
 def files_under(folder: Path, but: Iterable[str] = ()) -> dict[str, bytes]:
-    """The bytes of every file under ``folder`` by relative name, without those whose path holds one of ``but``."""
+    """Return the bytes of every file under ``folder`` by relative name, except paths that contain one of ``but``."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
     names = {str(path.relative_to(folder)): path for path in paths}
     return {name: path.read_bytes() for name, path in names.items() if not any(part in name for part in but)}

@@ -1,4 +1,4 @@
-"""Real file systems for tests that fill up or turn read-only: a tmpfs of a chosen size."""
+"""Real file systems for tests of full or read-only disks: a tmpfs of a chosen size."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ class SmallDisk:
         self.folder = folder
 
     def remount(self, options: str) -> None:
-        """Change its options: ``size=64k``, ``nr_inodes=20``, ``ro``, ``rw``."""
+        """Change the mount options: ``size=64k``, ``nr_inodes=20``, ``ro``, ``rw``."""
         subprocess.run(["mount", "-o", f"remount,{options}", self.folder], check=True)
 
 
 @contextlib.contextmanager
 def small_disk(folder: Path, options: str) -> Iterator[SmallDisk]:
-    """Mount a tmpfs on ``folder``. Users who may not mount skip the test; CI may."""
+    """Mount a tmpfs on ``folder``. Skip the test if the user cannot mount; CI can."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder]
     done = subprocess.run(mount, capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""Bytes of a tar are whole however little one call returns; a file that ends early is a fault of the storage."""
+"""Bytes of a tar are complete even if single reads are short; a file that ends early is a storage fault."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ JPG = picture(1)
 
 
 def limit_reads(monkeypatch: pytest.MonkeyPatch, limit: Callable[[int], int]) -> None:
-    """Let every pread return at most ``limit(size)`` bytes, as a network file system may."""
+    """Let every pread return at most ``limit(size)`` bytes, as a network file system can."""
     pread = os.pread
     monkeypatch.setattr(os, "pread", lambda file, size, offset: pread(file, limit(size), offset))
 

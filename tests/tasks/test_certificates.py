@@ -1,4 +1,4 @@
-"""Certificates that are not trusted, or cannot be read: a sentence with variable and file, and no second attempt."""
+"""Untrusted or unreadable certificates: an error with variable and file, and no second attempt."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ __all__ = ["pins", "serve"]
 
 @pytest.fixture
 def untrusted(serve: ServeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Hub]]:
-    """A hub behind TLS whose certificate nobody trusts: its address, and the hub."""
+    """A hub behind TLS with an untrusted certificate: its address, and the hub."""
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS"):
         monkeypatch.delenv(name, raising=False)
     with serve() as hub, in_front_of(int(hub.url.rpartition(":")[2]), certificate(tmp_path)) as port:

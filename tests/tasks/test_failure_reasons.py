@@ -1,4 +1,4 @@
-"""Failure reasons of a download, counted by kind: what differs from URL to URL is left out."""
+"""Failure reasons of a download, counted by kind: details that differ from URL to URL are removed."""
 
 import pytest
 

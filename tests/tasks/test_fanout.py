@@ -1,4 +1,4 @@
-"""What goes along with every task run."""
+"""Data that is sent with every task run."""
 
 from prefect.context import SettingsContext, get_settings_context
 from prefect.settings import PREFECT_API_KEY, temporary_settings

@@ -1,4 +1,4 @@
-"""A file counts as unchanged only while its size and times are those it was hashed at."""
+"""A file counts as unchanged only while its size and times are those at the time of hashing."""
 
 import errno
 import json
@@ -21,7 +21,7 @@ def file(tmp_path):
 
 @pytest.fixture
 def hashed(monkeypatch):
-    """Names of the files that are read for hashing."""
+    """The names of the files that are read for hashing."""
     names = []
     monkeypatch.setattr(module, "sha256_of", lambda path: names.append(path.name) or sha256_of(path))
     return names
@@ -55,7 +55,7 @@ def test_a_file_that_changes_right_after_it_was_hashed_is_noticed(tmp_path):
 
 
 def test_a_fresh_file_is_hashed_only_when_its_clock_tick_is_over(tmp_path, file, monkeypatch):
-    """Else a change within the same tick would leave size and times as they were noted."""
+    """Wait for the tick to end: a change within the same tick would keep the recorded size and times."""
     waits = []
     monkeypatch.setattr(module.time, "sleep", waits.append)
     monkeypatch.setattr(module.time, "time_ns", lambda: file.stat().st_ctime_ns + 5_000_000)

@@ -1,4 +1,4 @@
-"""Groups of jobs: what a task run of many shards tells, and what is left of it for a retry."""
+"""Groups of jobs: the results of a task run with many shards, and the jobs that remain for a retry."""
 
 import logging
 import pickle
@@ -13,7 +13,7 @@ from tasks.running.groups import Group, GroupError, TransientGroupError, do_each
 
 @dataclass
 class Job:
-    """A job that fails with the errors in ``ways``, one each time, then succeeds, and has nothing to do after that."""
+    """A job that fails once with each error in ``ways``, then succeeds, and has nothing to do after that."""
 
     name: str
     ways: list[Exception] = field(default_factory=list)

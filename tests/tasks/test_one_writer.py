@@ -1,4 +1,4 @@
-"""One writer a folder: the lock, and the note that says who holds it."""
+"""One writer for each folder: the lock, and the note that names its holder."""
 
 import getpass
 import json
@@ -33,7 +33,7 @@ def short_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def leave_note(folder: Path, host: str) -> Path:
-    """The note of a holder elsewhere, who began two hours ago."""
+    """Write the note of a holder on another host that began two hours ago."""
     folder.mkdir(parents=True)
     note = folder / NOTE
     holder = {"what": "audit", "user": "kim", "host": host, "pid": 4711, "job": "99", "since": time.time() - 7200}
@@ -112,7 +112,7 @@ def test_note_without_a_sign_of_life_is_taken_over(tmp_path: Path, host: str) ->
 
 
 def test_lock_that_a_lost_host_left_on_the_server_has_a_way_out(tmp_path: Path) -> None:
-    """The message names the file to delete, and the next run gets in after watching for a sign of life."""
+    """Delete the file that the message names; the next run then watches for a sign of life and gets the lock."""
     folder = tmp_path / "download"
     with one_writer(folder, "download"):
         leave = json.loads((folder / NOTE).read_text()) | {"host": "node17"}

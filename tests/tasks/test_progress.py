@@ -1,4 +1,4 @@
-"""Progress in words, and that it is only shown where there is something to show it."""
+"""Progress messages; progress is only reported where something can show it."""
 
 import re
 

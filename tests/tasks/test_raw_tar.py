@@ -1,4 +1,4 @@
-"""What is read from raw tars: their order, their samples, and every way in which a tar can be damaged."""
+"""Raw tars as they are read: their order, their samples, and every kind of damage."""
 
 import gzip
 import random
@@ -16,7 +16,7 @@ BLOCK = tarfile.BLOCKSIZE
 
 @pytest.fixture
 def contents_of(tmp_path):
-    """Read a tar of the given members or bytes."""
+    """Return a function that reads a tar of the given members or bytes."""
 
     def read(tar, **options):
         path = tmp_path / "00000000.tar"
@@ -27,7 +27,7 @@ def contents_of(tmp_path):
 
 
 def header(name, size=0, type=tarfile.REGTYPE, data=b""):
-    """A header block with its data; ``size`` may be one that no file can have."""
+    """Return a header block with its data; ``size`` may be impossible for a file."""
     info = tarfile.TarInfo(name)
     info.size, info.type, info.linkname = max(size, 0), type, "elsewhere"
     block = bytearray(info.tobuf(tarfile.GNU_FORMAT))
@@ -192,7 +192,7 @@ def test_a_sparse_file_is_a_trouble_that_names_it(contents_of):
 
 def test_a_damaged_header_in_the_middle_is_a_trouble_and_earlier_samples_stand(contents_of):
     raw = tar_bytes([*sample("0"), *sample("a"), *sample("b"), *sample("c")])
-    contents = contents_of(raw.replace(b"b.jpg", b"X.jpg", 1))  # the header's checksum no longer holds
+    contents = contents_of(raw.replace(b"b.jpg", b"X.jpg", 1))  # the header's checksum is no longer valid
     (trouble,) = contents.troubles
     assert "is damaged at byte" in trouble.message and trouble.member == "a.txt"
     assert (keys(contents), trouble.groups_before, contents.end) == (["0"], 1, "missing")
@@ -262,7 +262,7 @@ NEW_BYTES = [b"\x80" + b"\xff" * 11, b"xgLKS17Z", b"0", b"\0", b" ", b"7/", b"\x
 
 
 def with_another_header(rng, raw):
-    """The tar with some bytes of a header changed, and a checksum that mostly fits again."""
+    """Return the tar with changed header bytes and a recomputed checksum that is usually valid."""
     block = rng.randrange(0, len(without_end(raw)), BLOCK)
     header = bytearray(raw[block : block + BLOCK])
     start = rng.choice([0, 5, 97, 124, 130, 156, 257, 345])

@@ -1,4 +1,4 @@
-"""Receipts: believed only for the same work, and only while its files are there unchanged."""
+"""Receipts: valid only for the same work, and only while its files exist unchanged."""
 
 import json
 

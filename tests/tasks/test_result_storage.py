@@ -1,4 +1,4 @@
-"""Results of cached tasks: a data root from someone else never runs code."""
+"""Results of cached tasks: a data root from another person never executes code."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 class Job(BaseModel):
-    """A job whose work is always finished, so that nothing but the result file decides on the cache."""
+    """A job whose work is always finished, so that only the result file decides about the cache."""
 
     runs: Path
 
@@ -87,7 +87,7 @@ def _json_library(record: dict, marker: Path) -> dict:
         (_pickle, False),
         (_class_of_a_module_in_the_root, False),
         (_exception_of_a_module_in_the_root, False),
-        (_decoder, True),  # the value is plain, and the decoder that the file names is not asked
+        (_decoder, True),  # the value is plain, and the decoder that the file names is not called
         (_json_library, True),
     ],
 )

@@ -1,4 +1,4 @@
-"""The shard index: a cache that is believed only for the very bytes that it was made from."""
+"""The shard index: a cache that is valid only for the exact bytes that it was made from."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""How tasks and flows end: in a sentence, after as many tries as the fault is worth."""
+"""Failures of tasks and flows: a clear message, and as many retries as suit the error."""
 
 import errno
 import logging
@@ -23,7 +23,7 @@ class Failing:
         self.error, self.tries = error, 0
 
     def end(self) -> str:
-        """Run the flow; its state's message."""
+        """Run the flow; return the message of its state."""
 
         @task(**AT_ONCE)
         @fails_in_words

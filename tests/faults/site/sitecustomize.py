@@ -1,4 +1,4 @@
-"""Python imports this at its start in processes that have this folder on their PYTHONPATH: a test's workers."""
+"""Python imports this at startup if this folder is on PYTHONPATH, as in a test's workers."""
 
 import os
 

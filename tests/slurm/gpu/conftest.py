@@ -1,4 +1,4 @@
-"""A place for GPU jobs: data root, image, and a checkout whose launchers submit to the tests' Slurm."""
+"""Folders for GPU jobs: data root, image, and a checkout whose launchers submit to the tests' Slurm."""
 
 import shutil
 from collections.abc import Iterator

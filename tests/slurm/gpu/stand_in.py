@@ -10,14 +10,14 @@ SHORT = {"max_steps": 4, "save_interval": 2, "global_batch_size": 1, "poll_secon
 
 
 def behave(place: Path, **moments: Any) -> None:
-    """What the jobs of the stand-in do from now on."""
+    """Set the behaviour of the stand-in's jobs from now on."""
     path = place / "bridge" / "behaviour.json"
     path.with_suffix(".new").write_text(json.dumps(moments))
     path.with_suffix(".new").replace(path)
 
 
 def until(holds: Callable[[], Any], seconds: float = 40) -> Any:
-    """Wait until something holds, and give it."""
+    """Wait until ``holds`` returns a true value, and return it."""
     deadline = time.monotonic() + seconds
     while not (found := holds()):
         assert time.monotonic() < deadline, "waited in vain"

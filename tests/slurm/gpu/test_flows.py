@@ -38,13 +38,13 @@ def dataset_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ready(place: Path, dataset_once: Path) -> Path:
-    """A place with a prepared dataset."""
+    """Folders for GPU jobs, with a prepared dataset."""
     shutil.copytree(dataset_once, place / "root" / "energon")
     return place
 
 
 def artifact(key: str) -> str:
-    """The newest artifact of that key."""
+    """Return the data of the newest artifact with that key."""
     with get_client(sync_client=True) as client:
         found = client.read_artifacts(
             artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key])), sort=ArtifactSort.CREATED_DESC, limit=1

@@ -23,14 +23,14 @@ POLL = 0.2
 
 
 def launched(place: Path, settings: Any, said: list[str]) -> int:
-    """Launch a training; gives the job's id."""
+    """Launch a training; return the job's id."""
     root = place / "root"
     folder = DataRoot(root).launch("train-model", settings.name)
     return launch(render_training(root, settings), root, folder, said.append)
 
 
 def started(place: Path, settings: Any, said: list[str]) -> int:
-    """Launch a training and wait until it trains; gives the job's id."""
+    """Launch a training and wait until it trains; return the job's id."""
     job_id = launched(place, settings, said)
     logs = (place / "bridge").glob
     until(lambda: any(" iteration " in log.read_text() for log in logs(f"log-*_{job_id}_0.out")))
@@ -45,7 +45,7 @@ def test_import_runs_on_eight_gpus_and_leaves_a_checkpoint(place):
     check_end(job)
     assert check_imported(root, settings) == root / "models" / "new" / "iter_0000000"
     shown = slurm_tools._ask("scontrol", "-o", "show", "job", str(job_id)).stdout
-    # 22.05 writes gres:gpu, 24.11 gres/gpu.
+    # Slurm 22.05 writes gres:gpu, 24.11 gres/gpu.
     assert re.search("TresPerNode=gres.gpu:8", shown) and "NumNodes=1" in shown and "Account=vision" in shown
     (log,) = (place / "bridge").glob(f"log-*_{job_id}_0.out")
     assert sorted(re.findall(r"rank (\d) of 8", log.read_text())) == list("01234567")
@@ -123,7 +123,7 @@ def test_run_that_was_killed_finds_its_job_again(place):
     root, settings, said = place / "root", training_settings(place, **SHORT), []
     folder = DataRoot(root).launch("train-model", settings.name)
     job_id = started(place, settings, said)
-    # The run is gone; by now there is a checkpoint, so the command would differ: the job is the same.
+    # The run has ended and a checkpoint exists by now, so the command would differ: the job is the same.
     saved = root / "training" / settings.name / "checkpoints"
     (saved / "iter_0000001").mkdir(parents=True)
     (saved / "iter_0000001" / "common.pt").touch()
@@ -169,7 +169,7 @@ def test_cancelled_job_is_no_success(place):
     job = follow(job_id, POLL, print)
     with pytest.raises(PipelineError, match=r"CANCELLED.*launch again to go on from the newest checkpoint"):
         check_end(job)
-    slurm_tools.cancel(job_id)  # again: it is over, and that is fine
+    slurm_tools.cancel(job_id)  # a second time: the job has ended, which is not an error
 
 
 def test_preempted_job_is_followed_through_its_requeue(place, slurm):
@@ -191,7 +191,7 @@ def test_preempted_job_is_followed_through_its_requeue(place, slurm):
 def test_time_limit_is_told_with_a_way_out(place, slurm):
     behave(place, **{"step-1": "wait"})
     job_id = started(place, training_settings(place, **SHORT), [])
-    # The limit in the past: slurmctld looks every 30 s.
+    # Set the time limit to the past: slurmctld checks every 30 s.
     slurm.command("scontrol", "update", f"jobid={job_id}", "endtime=now")
     job = follow(job_id, POLL, print)
     with pytest.raises(PipelineError, match=r"TIMEOUT.*more time_limit, or launch again"):
@@ -207,7 +207,7 @@ def test_job_that_slurm_forgot_is_lost_not_done(place):
 def test_silent_slurm_is_asked_again_until_it_answers(place, slurm):
     behave(place, **{"step-1": "wait"})
     job_id, said = started(place, training_settings(place, **SHORT), []), []
-    # In good order: a controller that crashes before it has saved its state forgets the job for good.
+    # Stop cleanly: a controller that crashes before it has saved its state forgets the job permanently.
     slurm.command("scontrol", "shutdown", "slurmctld")
     try:
         with ThreadPoolExecutor(1) as pool:

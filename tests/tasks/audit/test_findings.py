@@ -1,4 +1,4 @@
-"""Every fault that a raw shard can have is a finding of its own, with shard, key and offset."""
+"""Every fault of a raw shard is a separate finding, with shard, key and offset."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ def shards(tmp_path):
 
 @pytest.fixture
 def audit(tmp_path, shards):
-    """Audit one shard."""
+    """Return a function that audits one shard."""
     return lambda number=0: audit_shard(
         AuditJob(shards_dir=shards, audit_dir=tmp_path / "audit", shard=f"{number:08d}")
     )
@@ -29,7 +29,7 @@ def audit(tmp_path, shards):
 
 @pytest.fixture
 def kinds(audit):
-    """The kinds of the findings of a shard."""
+    """Return a function that lists the kinds of the findings of a shard."""
     return lambda number=0: [finding.kind for finding in audit(number).findings]
 
 

@@ -1,4 +1,4 @@
-"""All shards are audited, all findings told, and the totals held to the gate."""
+"""All shards are audited, all findings reported, and the totals compared with the gate."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.tasks.raw_shards import sample, write_shard, write_stats
 
 @pytest.fixture
 def shards(tmp_path):
-    """Four shards: sound, without stats, cut, sound."""
+    """Four shards: sound, without stats, truncated, sound."""
     folder = tmp_path / "shards"
     for number in range(4):
         write_shard(folder, number, [sample(f"{number}{key}", key) for key in range(3)])
@@ -45,7 +45,7 @@ def test_totals_add_up_whatever_the_order(shards, tmp_path):
     audits, unexpected = audit_all(shards, tmp_path)
     totals = add_up(audits, unexpected)
     assert add_up(reversed(audits), unexpected) == totals
-    # The shard without stats is not complete, but its three samples are whole; the cut one has none left.
+    # The shard without stats is not complete, but its three samples are whole; the truncated one has none left.
     assert (totals.shards, totals.attempts, totals.successes) == (3, 18, 9)
     assert (totals.failed_to_download, totals.failed_to_resize) == (6, 3)
     assert totals.failure_reasons == {"HTTP Error 404: Not Found": 6, "Image decoding error": 3}

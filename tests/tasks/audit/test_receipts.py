@@ -1,4 +1,4 @@
-"""Audit receipts: finished work is not done again, and changed shards are."""
+"""Audit receipts: finished work is skipped, changed shards are audited again."""
 
 import json
 import os
@@ -24,14 +24,14 @@ def job(tmp_path):
 
 @pytest.fixture
 def audited(monkeypatch):
-    """Which shards are really audited."""
+    """The shards that are really audited."""
     names, really = [], module._audit
     monkeypatch.setattr(module, "_audit", lambda job: names.append(job.shard) or really(job))
     return names
 
 
 def changed(path, old, new):
-    """Change bytes of a file and put its times back."""
+    """Change bytes of a file and restore its times."""
     times = path.stat()
     data = path.read_bytes()
     path.write_bytes(data.replace(old, new, 1))

@@ -1,4 +1,4 @@
-"""Samples with every defect one can think of, and shards that mix them at random from a seed."""
+"""Samples with many kinds of defects, and shards that mix them at random from a seed."""
 
 import json
 import random
@@ -16,34 +16,34 @@ BOMB = JPG.replace(bytes.fromhex("ffc0 0011 08 0020 0028"), bytes.fromhex("ffc0 
 
 
 def with_record(**changes: Any) -> Callable[[str, int], Members]:
-    """A sample whose JSON has other fields."""
+    """Return a builder of samples with changed fields in the JSON."""
     return lambda key, number: sample(key, number, **changes)
 
 
 def with_json(text: Callable[[bytes], bytes]) -> Callable[[str, int], Members]:
-    """A sample whose JSON member has other bytes."""
+    """Return a builder of samples with changed bytes of the JSON member."""
     return lambda key, number: sample(
         key, number, raw_json=text(json.dumps(record_of(key, uid_of(number), "a caption")).encode())
     )
 
 
 def with_picture(jpg: bytes) -> Callable[[str, int], Members]:
-    """A sample with another picture."""
+    """Return a builder of samples with this picture."""
     return lambda key, number: sample(key, number, jpg=jpg)
 
 
 def with_caption(caption: str, **changes: Any) -> Callable[[str, int], Members]:
-    """A sample with another caption, in TXT and JSON."""
+    """Return a builder of samples with this caption, in TXT and JSON."""
     return lambda key, number: sample(key, number, caption, **changes)
 
 
 def members(change: Callable[[Members], Members]) -> Callable[[str, int], Members]:
-    """A sample with other members."""
+    """Return a builder of samples with changed members."""
     return lambda key, number: change(sample(key, number))
 
 
 def nested(depth: int) -> bytes:
-    """JSON of lists in lists."""
+    """Return the JSON of ``depth`` nested lists."""
     return b"[" * depth + b"]" * depth
 
 
@@ -137,17 +137,17 @@ DEFECTS: dict[str, Callable[[str, int], Members]] = {
     "other case": members(lambda m: [(name.replace(".jpg", ".JPG"), data) for name, data in m]),
     "mac file between": members(lambda m: [m[0], (f"._{m[0][0]}", b"mac"), *m[1:]]),
 }
-"""A name for people, and the members of such a sample for a key and the number of a uid."""
+"""Defects by name: a function of a key and the number of a uid that returns the members of such a sample."""
 
 TROUBLES: dict[str, Callable[[Members], Members]] = {
     "a member without extension": lambda m: [*m[:1], ("README", b"x"), *m[1:]],
     "a doubled member": lambda m: [*m, m[0]],
 }
-"""Faults of a sample for which the whole tar is refused."""
+"""Faults of a sample for which the whole tar is rejected."""
 
 
 def random_shards(folder: Path, seed: int) -> None:
-    """One to four shards of up to twelve samples: half of them good, a third with a uid that was there before."""
+    """Write one to four shards of up to twelve samples: half of them good, a third with a repeated uid."""
     rng = random.Random(seed)
     names = sorted(DEFECTS)
     for shard in range(rng.randint(1, 4)):
@@ -165,7 +165,7 @@ def random_shards(folder: Path, seed: int) -> None:
 
 
 def random_settings(seed: int) -> dict[str, Any]:
-    """Settings of a conversion, small enough that tars fill up and the cut-off is met."""
+    """Return settings of a conversion, small enough that tars fill up and the cut-off is reached."""
     rng = random.Random(f"settings {seed}")
     return {
         "max_samples_per_tar": rng.choice([1, 2, 3, 5, 100]),

@@ -1,4 +1,4 @@
-"""A program that audits and converts, and is killed at chosen moments: one child process for each.
+"""A program that audits and converts, and is killed at chosen moments: one child process for each moment.
 
     python -m tests.tasks.convert.killed RAW FOLDER MOMENT ... [--in FOLDER]
 
@@ -28,7 +28,7 @@ SETTINGS = ConvertSettings(max_samples_per_tar=3, validation_fraction=0.3)
 
 
 def run(raw: Path, folder: Path) -> None:
-    """Audit the first shard alone, so that the others get their index on the way, and convert all."""
+    """Audit the first shard, so that the conversion has to build the other indexes, and convert all."""
     remove_leftovers(folder / "audit")
     audit_shard(AuditJob(shards_dir=raw, audit_dir=folder / "audit", shard="00000000"))
     convert(raw, folder / "out", SETTINGS, folder / "audit")
@@ -57,7 +57,7 @@ class Moments:
         return counted
 
     def watch(self) -> None:
-        os.fsync = self.around(lambda descriptor: None)  # a kill loses nothing that the system has
+        os.fsync = self.around(lambda descriptor: None)  # a kill loses no data that the system has already received
         OutputTar.add = self.around(OutputTar.add)
         for name in ("open", "replace", "unlink", "mkdir"):
             setattr(Path, name, self.around(getattr(Path, name)))
@@ -73,7 +73,7 @@ def child(raw: Path, folder: Path, fatal: int) -> None:
 
 
 def main(raw: Path, folder: Path, fatal: list[int], shared: Path | None) -> None:
-    """One child after the other."""
+    """Run one child after the other."""
     for moment in fatal:
         process = os.fork()
         if not process:

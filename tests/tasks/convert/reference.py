@@ -1,4 +1,4 @@
-"""The serial meaning of a conversion, written from the data contract (docs) with nothing of the pipeline's code.
+"""A serial conversion, written from the data contract (docs) without any of the pipeline's code.
 
 One pass over the tars, one sample after the other, every picture fully decoded, every tar built in memory.
 """
@@ -21,12 +21,12 @@ MARKERS = ("<|im_end|>", "<|im_start|>", "<|vision_start|>", "<image>", "<video>
 
 
 class BrokenTar(Exception):
-    """A tar that stops the conversion: its name and the member at fault."""
+    """A tar that stops the conversion: its name and the faulty member."""
 
 
 @dataclass
 class Reference:
-    """What comes out: tars by name, and the manifest's numbers."""
+    """The output: tars by name, and the manifest's numbers."""
 
     opened: list[str] = field(default_factory=list)
     inputs: int = 0
@@ -91,7 +91,7 @@ def convert(
 
 
 def samples_of(path: Path) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """Groups of contiguous members with one key."""
+    """Yield groups of contiguous members with the same key."""
     key, members = None, dict[str, bytes]()
     with tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape") as tar:
         for info in tar:
@@ -116,7 +116,7 @@ def samples_of(path: Path) -> Iterator[tuple[str, dict[str, bytes]]]:
 def judge(
     key: str, members: dict[str, bytes], emitted: set[str], excluded: frozenset[str]
 ) -> tuple[dict[str, Any], str | None]:
-    """The record, and the reason to reject the sample."""
+    """Return the record, and the reason to reject the sample."""
     wanted = {"jpg", "json", "txt"}
     if wanted - members.keys():
         return {}, "missing_" + "_".join(sorted(wanted - members.keys()))
@@ -140,7 +140,7 @@ def judge(
 
 
 def sound(key: str, record: Any, caption: str) -> bool:
-    """Whether the record is what the downloader writes for a success."""
+    """Return whether the record is one that the downloader writes for a success."""
     return (
         isinstance(record, dict)
         and isinstance(record.get("uid"), str)
@@ -153,7 +153,7 @@ def sound(key: str, record: Any, caption: str) -> bool:
 
 
 def decodes(jpg: bytes) -> bool:
-    """Whether the picture is a JPEG that decodes in full."""
+    """Return whether the picture is a JPEG that decodes in full."""
     try:
         with Image.open(io.BytesIO(jpg)) as image:
             if image.format != "JPEG":
@@ -165,13 +165,13 @@ def decodes(jpg: bytes) -> bool:
 
 
 def is_extreme(jpg: bytes) -> bool:
-    """Whether a side is more than 200 times the other."""
+    """Return whether one side is more than 200 times the other."""
     with Image.open(io.BytesIO(jpg)) as image:
         return max(image.size) > 200 * min(image.size)
 
 
 def conversation_of(record: dict[str, Any], caption: str, prompt: str, dataset: str, revision: str) -> bytes:
-    """The conversation member."""
+    """Return the conversation member."""
     user = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": prompt}]}
     answer = {"role": "assistant", "content": [{"type": "text", "text": caption}]}
     source = {
@@ -194,7 +194,7 @@ def conversation_of(record: dict[str, Any], caption: str, prompt: str, dataset: 
 
 
 def holds_nan_or_infinity(value: Any) -> bool:
-    """Whether strict JSON cannot hold the value."""
+    """Return whether strict JSON cannot represent the value."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
@@ -203,7 +203,7 @@ def holds_nan_or_infinity(value: Any) -> bool:
 
 
 def tar_of(samples: list[tuple[str, bytes, bytes]]) -> bytes:
-    """An output tar."""
+    """Return an output tar."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for uid, jpg, conversation in samples:

@@ -1,4 +1,4 @@
-"""Run a conversion's steps in this process, as the flow does on workers."""
+"""Run the steps of a conversion in this process, as the flow does on workers."""
 
 import random
 from pathlib import Path
@@ -21,7 +21,7 @@ def convert(
     workers: int = 1,
     verify: Verify = "changed",
 ) -> dict[str, Any]:
-    """Convert ``source`` and return the manifest. ``workers``: how many jobs are in flight, ending in any order."""
+    """Convert ``source`` and return the manifest. ``workers``: how many jobs are in flight; they end in any order."""
     conversion = Conversion(source, output, audit_dir, settings, verify)
     plan = scan_and_plan(conversion, workers)
     write(conversion, plan, workers)
@@ -29,7 +29,7 @@ def convert(
 
 
 def scan_and_plan(conversion: Conversion, workers: int = 1) -> Plan:
-    """Scan what the plan needs, and plan."""
+    """Scan as much as the plan needs, and make the plan."""
     conversion.begin()
     rng, in_flight = random.Random(workers), list[ScanJob]()
     for job in conversion.scan_jobs():
@@ -42,7 +42,7 @@ def scan_and_plan(conversion: Conversion, workers: int = 1) -> Plan:
 
 
 def write(conversion: Conversion, plan: Plan, workers: int = 1) -> None:
-    """Write all tars: the last first if there are several workers."""
+    """Write all tars; with several workers, in reverse order."""
     for job in conversion.write_jobs(plan)[:: -1 if workers > 1 else 1]:
         write_tar(job)
 

@@ -1,4 +1,4 @@
-"""Tars that can be read but may lack samples: an error where the selection reads to their end, unless accepted."""
+"""Readable tars that may lack samples: an error if the selection reads to their end, unless accepted."""
 
 import json
 from collections.abc import Callable
@@ -56,7 +56,7 @@ GAPS: dict[Callable[[Path], None], tuple[str, int]] = {
     concatenated: ("holds data after its end of archive", 3),
     fewer_than_the_stats: ("holds 2 samples, but the stats beside it count 3 successes", 2),
 }
-"""What is done to the second tar; what is said of it, and how many of its samples can be read."""
+"""A change to the second tar, the expected message, and how many of its samples can be read."""
 
 
 @pytest.fixture(params=GAPS, ids=lambda gap: gap.__name__)

@@ -1,4 +1,4 @@
-"""Hostile data: nothing gets outside of the output folder, odd samples are counted, and memory stays bounded."""
+"""Hostile data: nothing is written outside the output folder, odd samples are counted, and memory stays bounded."""
 
 import io
 import json
@@ -119,7 +119,7 @@ def _text(tar: tarfile.TarFile, info: tarfile.TarInfo) -> str:
 
 
 def hostile_members() -> bytes:
-    """A tar whose names and links point elsewhere; whole samples hide under absolute and climbing names."""
+    """Return a tar whose names and links point outside; whole samples have absolute and climbing names."""
     tar = io.BytesIO(without_end(tar_bytes([(f"/../../etc/{n}", data) for n, data in sample("a", 1)])))
     tar.seek(0, io.SEEK_END)
     with tarfile.open(fileobj=tar, mode="w") as out:
@@ -163,7 +163,7 @@ def test_a_hundred_thousand_tiny_members_are_rejects_with_a_bounded_receipt(tmp_
 
 
 def claiming(jpg: bytes, width: int, height: int) -> bytes:
-    """The picture with another size in its header."""
+    """Return the picture with another size in its header."""
     place = jpg.index(b"\xff\xc2") + 5
     return jpg[:place] + struct.pack(">HH", height, width) + jpg[place + 4 :]
 
@@ -178,7 +178,7 @@ print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text(
 
 
 def check_apart(jpg: bytes, jpegmem: str | None = None) -> tuple[int, str]:
-    """Check a picture in a process of its own; return its peak memory in MB, and the fault."""
+    """Check a picture in a separate process; return its peak memory in MB, and the fault."""
     environment = {name: value for name, value in os.environ.items() if name != "JPEGMEM"}
     environment |= {"JPEGMEM": jpegmem} if jpegmem else {}
     command = [sys.executable, "-c", PEAK]

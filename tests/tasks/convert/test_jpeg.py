@@ -1,4 +1,4 @@
-"""The scaled decode finds a picture sound exactly when a full decode does."""
+"""The scaled decode accepts a picture exactly when a full decode does."""
 
 import io
 import random
@@ -14,11 +14,11 @@ from tests.tasks.convert.defects import BOMB
 from tests.tasks.raw_shards import picture
 
 BATCHES, BATCH = 20, 1_000
-"""20,000 damaged pictures in all; by batches, so that several workers share them."""
+"""20,000 damaged pictures in all; in batches, so that several workers share them."""
 
 
 def decodes_in_full(data):
-    """Pillow's own verdict: a JPEG that loads to its end, and no bomb."""
+    """Return Pillow's verdict: whether it is a JPEG that loads to its end, and no decompression bomb."""
     try:
         with Image.open(io.BytesIO(data)) as image:
             if image.format != "JPEG":
@@ -30,7 +30,7 @@ def decodes_in_full(data):
 
 
 def base_pictures(rng):
-    """Baseline and progressive; colour with every subsampling, grey, CMYK; with and without restart markers."""
+    """Return baseline and progressive JPEGs; every subsampling, grey and CMYK; with and without restart markers."""
     pictures = []
     for progressive in (False, True):
         for mode, more in [("RGB", {"subsampling": n}) for n in range(3)] + [("L", {}), ("CMYK", {})]:

@@ -1,4 +1,4 @@
-"""Killed at any moment and started again: the same bytes, and no finished work done again."""
+"""Killed at any moment and rerun: the same bytes, and finished work is not repeated."""
 
 import random
 import subprocess
@@ -33,7 +33,7 @@ def killed(raw, folder, *moments):
 
 @pytest.fixture(scope="module")
 def undisturbed(raw, tmp_path_factory):
-    """The folder of a run that nobody disturbed, and the number of moments that it had."""
+    """The folder of an undisturbed run, and its number of moments."""
     folder = tmp_path_factory.mktemp("undisturbed")
     killed(raw, folder, 0)
     moments = int((folder / "0" / "moments").read_text())
@@ -43,7 +43,7 @@ def undisturbed(raw, tmp_path_factory):
 
 @pytest.fixture
 def work(monkeypatch):
-    """What is really done, as receipts name it."""
+    """The work that is really done, by receipt name."""
     done = []
     audited, scanned, written = audit._audit, scan._summary, write._write_members
     monkeypatch.setattr(audit, "_audit", lambda job: done.append(f"audit/{job.shard}.json") or audited(job))
@@ -55,7 +55,7 @@ def work(monkeypatch):
 
 
 def receipts(folder):
-    """Receipts that are there, as the work is named."""
+    """Return the names of existing receipts, as in ``work``."""
     kinds = ("audit", "out/.prepare/scan", "out/.prepare/write")
     return {f"{kind.split('/')[-1]}/{path.name}" for kind in kinds for path in (folder / kind).glob("*.json")}
 
@@ -76,7 +76,7 @@ def test_killed_at_any_moment_and_started_again_it_gives_the_same_bytes(raw, und
 
 
 def test_killed_again_and_again_it_still_comes_to_the_same_end(raw, undisturbed, tmp_path):
-    """Each start gets a few moments further than the one before, over the leftovers of all of them."""
+    """Kill each run a little later than the one before, over the leftovers of all of them."""
     expected, count = undisturbed
     folder = tmp_path / "0"
     killed(raw, tmp_path, count // 3, 5, 40, 90, 150, "--in", folder)

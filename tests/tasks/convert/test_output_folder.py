@@ -1,4 +1,4 @@
-"""The output folder: new or ours is used, everything else is refused and left exactly as it was."""
+"""The output folder: new or ours is used, any other is rejected and stays exactly as it was."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def out(tmp_path):
 
 
 def refused(raw, out, settings, message):
-    """The conversion is refused with this message, and the folder is left alone to the last byte."""
+    """Check that the conversion is rejected with this message, and that the folder does not change by a byte."""
     before = files_under(out)
     times = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     with pytest.raises(PlanError, match=message):
@@ -70,7 +70,7 @@ def test_a_dataset_whose_plan_was_deleted_goes_on_by_its_manifest(raw, out):
 
 
 def test_tars_whose_plan_and_manifest_were_deleted_are_refused(raw, out):
-    """They would lie among the new ones."""
+    """Reject them, since the old tars would lie among the new ones."""
     convert(raw, out, SETTINGS)
     (out / ".prepare" / "plan.json").unlink()
     (out / "manifest.json").unlink()

@@ -1,4 +1,4 @@
-"""A plan whose uids are searched in parts is the plan that is made in memory, to the byte."""
+"""A plan whose uids are searched in parts equals the plan that is made in memory, byte for byte."""
 
 import random
 
@@ -18,7 +18,7 @@ LAST = 16**32 - 1
 
 
 def plan_of(raw, out, settings, in_memory):
-    """The identity of the plan, and all files of the conversion but notes of hashes, which hold times."""
+    """Return the plan's identity, and all files of the conversion except fingerprint notes, which contain times."""
     conversion = Conversion(raw, out, None, settings, plan_in_memory=10**9 if in_memory else 0)
     plan = scan_and_plan(conversion)
     write(conversion, plan)
@@ -45,7 +45,7 @@ def test_random_shards_with_every_defect(tmp_path, monkeypatch, seed):
 
 @pytest.mark.parametrize("maximum", [None, 3, 4, 5])
 def test_copies_across_shards_after_a_rejected_first_one_and_at_the_cut_off(tmp_path, monkeypatch, maximum):
-    """Shard 0 holds first copies that are rejected, shard 1 good ones, shard 2 later ones; some uids share a half."""
+    """Write first copies that are rejected (shard 0), good ones (1) and later ones (2); some uids share a half."""
     broken = picture()[:40]
     write_shard(tmp_path / "raw", 0, [sample("a", 7, jpg=broken), sample("b", 0, " "), sample("c", LAST)])
     write_shard(tmp_path / "raw", 1, [sample("d", 7), sample("e", 0), sample("f", LAST), sample("g", 7 + 2**64)])

@@ -1,4 +1,4 @@
-"""Against an independent serial implementation: the same tars, byte for byte, and every sample accounted for."""
+"""Compare with an independent serial implementation: the same tars, byte for byte, and every sample accounted for."""
 
 import random
 
@@ -14,7 +14,7 @@ from tests.tasks.raw_shards import sample, uid_of, write_shard
 
 
 def compare(source, output, excluded=frozenset(), **settings):
-    """Hold our conversion of ``source`` against the reference."""
+    """Compare our conversion of ``source`` with the reference."""
     expected = reference.convert(source, excluded=excluded, **settings)
     manifest = convert(source, output, settings_with(source, excluded, settings))
     assert {path.name: path.read_bytes() for path in output.glob("*.tar")} == expected.tars
@@ -29,7 +29,7 @@ def compare(source, output, excluded=frozenset(), **settings):
 
 
 def settings_with(source, excluded, settings):
-    """The settings, with the exclusion list in a file."""
+    """Return the settings, with the exclusion list in a file."""
     if not excluded:
         return ConvertSettings(**settings)
     path = source.parent / "excluded"
@@ -38,7 +38,7 @@ def settings_with(source, excluded, settings):
 
 
 def test_every_defect_by_itself(tmp_path):
-    """One sample a defect, and after each a good copy with the same uid: it is emitted if the first was not."""
+    """Write one sample for each defect, then a good copy with the same uid: it is emitted if the first was not."""
     samples = []
     for number, name in enumerate(DEFECTS):
         samples += [DEFECTS[name](f"{number:06d}a", number), DEFECTS["good"](f"{number:06d}b", number)]

@@ -1,4 +1,4 @@
-"""A conversion goes on where it stood: harmed files are made again with the same bytes, sound ones are not touched."""
+"""A conversion resumes: damaged files are written again with the same bytes, sound ones stay untouched."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ SETTINGS = ConvertSettings(max_samples_per_tar=3, validation_fraction=0.3)
 
 
 def fill(folder):
-    """Three raw shards of six samples."""
+    """Write three raw shards of six samples."""
     for shard in range(3):
         write_shard(folder, shard, [sample(f"{shard}{n}", 10 * shard + n) for n in range(6)])
     return folder
@@ -42,7 +42,7 @@ def out(tmp_path):
 
 @pytest.fixture
 def work(monkeypatch):
-    """What is really scanned and written, by name."""
+    """The shards and tars that are really scanned and written, by name."""
     done = []
     row, members = scan._summary, write._write_members
     monkeypatch.setattr(scan, "_summary", lambda job, *rest: done.append(job.tar.name) or row(job, *rest))
@@ -53,7 +53,7 @@ def work(monkeypatch):
 
 
 def content(out):
-    """All files but the notes of hashes, whose times change with each writing."""
+    """Return all files except the fingerprint notes, whose times change with each writing."""
     return files_under(out, but=["fingerprints"])
 
 
@@ -66,7 +66,7 @@ def test_a_finished_conversion_has_nothing_to_do(raw, out, work):
 
 @pytest.fixture
 def plans(monkeypatch):
-    """Identities of the plans that are really made."""
+    """The plans that are really made."""
     made = []
     make = module.make_plan
     monkeypatch.setattr(module, "make_plan", lambda *given: made.append(make(*given)) or made[-1])
@@ -143,7 +143,7 @@ def test_harmed_files_of_the_conversion_are_made_again(raw, out, name, harm):
     elif harm == "delete":
         path.unlink()
     elif name == "plan.json":
-        return  # refused: test_a_plan_that_cannot_be_read_is_refused
+        return  # rejected: test_a_plan_that_cannot_be_read_is_refused
     else:
         path.write_bytes(b"rubbish")
     convert(raw, out, SETTINGS)

@@ -1,4 +1,4 @@
-"""The same shards and settings give the same bytes, whoever runs it, wherever, and in whatever order."""
+"""The same shards and settings produce the same bytes, for any user, place and order."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def first(raw, tmp_path_factory):
 
 
 def content(out):
-    """All files but the notes of hashes, which hold times."""
+    """Return all files except the fingerprint notes, which contain times."""
     return files_under(out, but=["fingerprints"])
 
 

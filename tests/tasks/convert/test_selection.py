@@ -1,4 +1,4 @@
-"""Which samples are taken: damaged tars before and after the cut-off, empty shards and splits, odd names."""
+"""Selection of samples: damaged tars before and after the cut-off, empty shards and splits, odd names."""
 
 import json
 import re
@@ -34,12 +34,12 @@ def raw(tmp_path):
 
 @pytest.fixture
 def counts(raw, tmp_path):
-    """Convert, and return the manifest's counts."""
+    """Return a function that converts and returns the manifest's counts."""
     return lambda **settings: convert(raw, tmp_path / "out", ConvertSettings(**settings))["counts"]
 
 
 def damage(path, how):
-    """Make the tar one that cannot be read beyond its third sample."""
+    """Damage the tar so that it cannot be read beyond its third sample."""
     data, start = path.read_bytes(), path.read_bytes().index(b"13.jpg")
     if how == "cut":
         path.write_bytes(data[: start + 700])
@@ -199,7 +199,7 @@ def test_json_nested_too_deep_is_rejected_naming_the_limit(depth):
 
 
 def test_reasons_keep_every_character_of_an_extension(tmp_path):
-    """A PAX name may hold NUL bytes, which NumPy's text arrays would drop."""
+    """Use a PAX name, which may contain NUL bytes: NumPy's text arrays would drop them."""
     shard = [*sample("a", 1), ("a.webp\0" + "x" * 101, b""), *sample("b", 2), ("b." + "y" * 5000 + "\0", b"")]
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "00000000.tar").write_bytes(tar_bytes(shard, format=tarfile.PAX_FORMAT))
@@ -226,12 +226,12 @@ def test_nesting_of_any_depth_never_crashes_the_scan(depth, field):
     text = json.dumps(record).replace('"@"', "[" * depth + "]" * depth).encode()
     verdict = judge("k", picture(), text, b"a caption")
     assert verdict.before_uid in (None, INVALID)
-    if not 750 < depth < 900:  # in between, it may depend on how deep the stack is already
+    if not 750 < depth < 900:  # between the two limits, the result may depend on the current depth of the stack
         assert verdict.before_uid == (None if depth < 750 else INVALID)
 
 
 def test_the_scan_refuses_to_run_where_cut_pictures_would_pass(monkeypatch):
-    """Any library in the process may set Pillow's switch."""
+    """Set Pillow's switch, as any library in the process can."""
     monkeypatch.setattr(jpeg.ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     with pytest.raises(PipelineError, match="LOAD_TRUNCATED_IMAGES is on"):
         check_jpeg(picture())

@@ -1,4 +1,4 @@
-"""Faulty storage under a conversion: named in a sentence, nothing half-trusted, and a rerun gives the same bytes."""
+"""Faulty storage under a conversion: a clear error, no partial file is trusted, and a rerun writes the same bytes."""
 
 import errno
 from pathlib import Path
@@ -38,7 +38,7 @@ def content(out: Path) -> dict[str, bytes]:
 
 
 def fault_of_storage(error: BaseException) -> OSError:
-    """The error, or what the plan gives as the cause that a scan is missing."""
+    """Return the error, or the cause that the plan reports for a missing scan."""
     fault = error.__cause__ if isinstance(error, ShardError) else error
     assert isinstance(fault, OSError)
     return fault
@@ -87,7 +87,7 @@ def test_a_read_only_folder_is_named_and_a_writable_one_goes_on(
 
 
 def break_renames(monkeypatch: pytest.MonkeyPatch, at: int, times: int, number: int) -> list[str]:
-    """Let the ``at``-th rename, and so many more, fail; the names of all that were asked for."""
+    """Let ``times`` renames fail, starting with the ``at``-th; return the target names of all attempted renames."""
     replace, names = Path.replace, []
 
     def fails(path: Path, target: Path) -> Path:
@@ -120,7 +120,7 @@ def test_a_rename_that_fails_anywhere_is_told_as_passing_and_a_rerun_gives_the_s
             told: PipelineError | None = None
         except OSError as error:
             told = in_words(error)
-        except PipelineError as error:  # a scan that failed is the plan's error, which names it
+        except PipelineError as error:  # the plan's error names a scan that failed
             told = error
         assert told and "injected" in str(told) and len(names) >= at
     run(raw, tmp_path / "out")

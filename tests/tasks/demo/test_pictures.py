@@ -1,4 +1,4 @@
-"""The generated pictures: deterministic, decodable, described truthfully."""
+"""The generated pictures: deterministic, decodable, correctly described."""
 
 import io
 

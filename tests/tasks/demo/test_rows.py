@@ -1,4 +1,4 @@
-"""The metadata slice: DataComp's columns, planned numbers of everything, the same bytes for the same base URL."""
+"""The metadata slice: DataComp's columns, the planned counts, the same bytes for the same base URL."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The demo in a data root: a quickstart that is started again finds its port and its metadata."""
+"""The demo in a data root: a rerun of the quickstart finds its port and its metadata."""
 
 import http.client
 import subprocess
@@ -49,7 +49,7 @@ def test_a_run_that_was_killed_amid_a_download_finds_its_port_again(tmp_path: Pa
         connection = http.client.HTTPConnection(base_url.removeprefix("http://"), timeout=20)
         connection.request("GET", "/fault/slow/1.jpg")
         process.kill()
-    # The downloader may live on for a second: it must not find its web gone and give up its URLs.
+    # The downloader may live on for a second: if its web server is gone, it gives up the URLs.
     time.sleep(1)
     with urllib.request.urlopen(f"{base_url}/jpeg/flower/8.jpg", timeout=20) as response:
         assert response.status == 200

@@ -1,4 +1,4 @@
-"""The demo's web over a real socket: every URL behaves as its path says."""
+"""The demo's web server over a real socket: every URL behaves as its path says."""
 
 import http.client
 import io
@@ -125,7 +125,7 @@ def test_spaces_and_umlauts_work_for_a_client_that_quotes_them(base_url: str, fo
 
 
 def test_every_kind_of_address_in_the_metadata_is_served(base_url: str) -> None:
-    """One row of each folder, so that a path made in rows.py is understood in answers.py."""
+    """Request one row of each folder, so that answers.py understands every path that rows.py makes."""
     some = {row.path.split("/")[1]: row.path for file in demo_rows() for row in file if row.path.startswith("/")}
     some.pop("fault")
     assert len(some) == len(FORMATS) + 6

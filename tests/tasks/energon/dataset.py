@@ -1,4 +1,4 @@
-"""Prepared datasets to test with, made as the conversion makes them (DESIGN section 3), or with one fault."""
+"""Prepared datasets for tests, as the conversion makes them (DESIGN section 3), or with one fault."""
 
 import hashlib
 import io
@@ -14,12 +14,12 @@ Member = tuple[str, bytes]
 
 
 def uid(number: int) -> str:
-    """The uid of sample ``number``."""
+    """Return the uid of sample ``number``."""
     return f"{number:032x}"
 
 
 def jpeg(number: int, mode: str = "RGB") -> bytes:
-    """A small picture of its own for every number."""
+    """Return a small picture that differs for every number."""
     picture = Image.linear_gradient("L").resize((24, 16)).point(lambda value: (value + number * 16) % 256)
     file = io.BytesIO()
     picture.convert(mode).save(file, "JPEG")
@@ -27,7 +27,7 @@ def jpeg(number: int, mode: str = "RGB") -> bytes:
 
 
 def conversation(number: int, prompt: str = PROMPT) -> dict[str, Any]:
-    """The conversation document of sample ``number``."""
+    """Return the conversation document of sample ``number``."""
     user = [{"type": "image"}, {"type": "text", "text": prompt}]
     answer = [{"type": "text", "text": f"picture {number} – größer"}]
     turns = [{"role": "user", "content": user}, {"role": "assistant", "content": answer}]
@@ -35,7 +35,7 @@ def conversation(number: int, prompt: str = PROMPT) -> dict[str, Any]:
 
 
 def sample(number: int, image: bytes | None = None, document: object = None) -> list[Member]:
-    """The members of sample ``number``, either of them replaced."""
+    """Return the members of sample ``number``, with picture or document replaced."""
     text = json.dumps(document or conversation(number), ensure_ascii=False, separators=(",", ":"))
     return [
         (f"{uid(number)}.image.jpg", image or jpeg(number)),
@@ -44,7 +44,7 @@ def sample(number: int, image: bytes | None = None, document: object = None) -> 
 
 
 def samples(numbers: range) -> list[Member]:
-    """The members of several samples."""
+    """Return the members of several samples."""
     return [member for number in numbers for member in sample(number)]
 
 
@@ -71,7 +71,7 @@ def write_manifest(folder: Path, accepted: bool = True) -> None:
 
 
 def make_dataset(folder: Path, **shards: list[Member]) -> Path:
-    """A dataset of the given shards: ``train_0=samples(range(3))`` is ``train-shard-000000.tar``."""
+    """Write a dataset of the given shards: ``train_0=samples(range(3))`` is ``train-shard-000000.tar``."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, members in shards.items():
         split, number = name.split("_")
@@ -81,7 +81,7 @@ def make_dataset(folder: Path, **shards: list[Member]) -> Path:
 
 
 def good_dataset(folder: Path) -> Path:
-    """Two train shards and one val shard: 3, 2 and 2 samples."""
+    """Write a dataset of two train shards and one val shard: 3, 2 and 2 samples."""
     return make_dataset(folder, train_0=samples(range(3)), train_1=samples(range(3, 5)), val_0=samples(range(5, 7)))
 
 

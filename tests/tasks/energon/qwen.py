@@ -1,4 +1,4 @@
-"""A Qwen VL processor made on the spot: its image processor as it is, and a tokenizer trained on a few captions."""
+"""A Qwen VL processor built for tests: its real image processor, and a tokenizer trained on a few captions."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ _CONTENT = (
 TEMPLATE = "{% for turn in messages %}<|im_start|>{{ turn.role }}\n" + _CONTENT + "<|im_end|>\n{% endfor %}"
 """Qwen3-VL's, as far as our conversations use it."""
 THINKING = TEMPLATE.replace(_CONTENT, "{% if turn.role == 'assistant' %}<think>\n\n</think>\n\n{% endif %}" + _CONTENT)
-"""Qwen3.6's: the assistant's last turn begins with its thoughts, which a caption has none of."""
+"""Qwen3.6's: the assistant's last turn begins with its thoughts, which are empty for a caption."""
 WITHOUT_MARKERS = "{% for turn in messages %}{{ turn.role }}: " + _CONTENT + "<|im_end|>\n{% endfor %}"
 ANSWER_GENERATED = TEMPLATE.replace(
     _CONTENT,
@@ -31,7 +31,7 @@ PROMPT_GENERATED = TEMPLATE.replace(_CONTENT, "{% generation %}" + _CONTENT + "{
 
 
 def make_processor(folder: Path, template: str = TEMPLATE) -> Path:
-    """Write a processor with patches of 16 pixels, as Qwen3's, into ``folder``."""
+    """Write a processor with patches of 16 pixels, as in Qwen3, into ``folder``."""
     text = Tokenizer(models.BPE())
     text.normalizer = normalizers.NFC()
     text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

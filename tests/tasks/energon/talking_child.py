@@ -1,4 +1,4 @@
-"""Child process for the tests of tasks.energon.child: does what its request says."""
+"""Child process for the tests of tasks.energon.child: follows its request."""
 
 import multiprocessing
 import os
@@ -12,7 +12,7 @@ from tasks.energon.child import answer_parent
 
 
 def lose_worker() -> None:
-    """A worker that is killed after a while."""
+    """Kill this worker after a second."""
     time.sleep(1)
     os.kill(os.getpid(), 9)
 

@@ -1,4 +1,4 @@
-"""A process of Energon's own: what it says, how it fails, and that it never outlives its parent."""
+"""A separate process for Energon: its output, its failures, and that it never outlives its parent."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ CHILD = "tests.tasks.energon.talking_child"
 
 
 def pids_in(log: Path) -> list[int]:
-    """The process ids that the child noted, once it did."""
+    """Wait until the child has logged the process ids, and return them."""
     for _ in range(600):
         for line in log.read_text().splitlines() if log.exists() else []:
             if line.startswith("pids ") and len(line.split()) == 3:
@@ -25,7 +25,7 @@ def pids_in(log: Path) -> list[int]:
 
 
 def ended(pid: int) -> bool:
-    """Whether a process is gone (or a zombie that waits for its new parent), within half a minute."""
+    """Return whether a process ends (or is a zombie that waits for its new parent) within half a minute."""
     for _ in range(600):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -1,4 +1,4 @@
-"""Which conversations a training sample may hold."""
+"""Valid conversations of a training sample."""
 
 import json
 import re
@@ -13,7 +13,7 @@ IMAGE, ASK, ANSWER = {"type": "image"}, {"type": "text", "text": PROMPT}, {"type
 
 
 def turns(user: Any, assistant: Any) -> dict[str, Any]:
-    """A document with the given contents."""
+    """Return a document with the given contents."""
     return {"conversation": [{"role": "user", "content": user}, {"role": "assistant", "content": assistant}]}
 
 

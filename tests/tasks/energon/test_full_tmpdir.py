@@ -1,4 +1,4 @@
-"""A full temporary folder while indexing: named with the way out, and room gives the index."""
+"""A full temporary folder during indexing: the error names it and the fix, and with free space indexing succeeds."""
 
 import tempfile
 from pathlib import Path

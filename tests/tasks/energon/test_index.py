@@ -1,4 +1,4 @@
-"""Indexing with the real Energon: good datasets, damaged ones, and what earlier runs left."""
+"""Indexing with the real Energon: good datasets, damaged ones, and leftovers of earlier runs."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ subflavors: {}
 
 
 def state(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file with its mtime and content."""
+    """Return the mtime and content of every file."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 

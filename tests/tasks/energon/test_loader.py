@@ -1,4 +1,4 @@
-"""Loading every sample back through the real Energon, good samples and bad ones."""
+"""Loading every sample through the real Energon, good samples and bad ones."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ STAND_IN = "tasks.energon.stand_in.StandInWebdataset"
 
 
 def content(folder: Path) -> dict[str, str]:
-    """The SHA-256 of every file of the dataset itself."""
+    """Return the SHA-256 of every file of the dataset itself."""
     files = [path for path in folder.rglob("*") if path.is_file() and ".prepare" not in path.parts]
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
@@ -124,7 +124,7 @@ def test_keys_that_are_lost_repeated_or_strange_are_named() -> None:
 
 
 def install_bridge(folder: Path, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a package ``megatron.bridge`` with the module of ``dataset.yaml`` on the path of child processes."""
+    """Install a package ``megatron.bridge`` with the module of ``dataset.yaml`` for child processes."""
     place = folder / "megatron/bridge/data/energon"
     place.mkdir(parents=True)
     for package in (place, *list(place.parents)[:2]):

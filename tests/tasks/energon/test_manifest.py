@@ -1,4 +1,4 @@
-"""Which manifests may be indexed."""
+"""Manifests that can be indexed."""
 
 import json
 from pathlib import Path

@@ -27,7 +27,7 @@ MODEL, COMMIT = "Qwen/Qwen3.6-35B-A3B", "995ad96eacd98c81ed38be0c5b274b04031597b
 
 @pytest.fixture(scope="module")
 def indexed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Train samples 0 to 3, the last one a picture that no Qwen VL model takes, and val samples 5 and 6."""
+    """Train samples 0 to 3, the last with a picture that every Qwen VL model rejects, and val samples 5 and 6."""
     file = io.BytesIO()
     Image.new("RGB", (510, 2)).save(file, "JPEG")
     train = [*samples(range(3)), *sample(3, file.getvalue())]
@@ -38,13 +38,13 @@ def indexed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def processor(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A processor to read, not to change."""
+    """A processor for tests that only read it."""
     return make_processor(tmp_path_factory.mktemp("processor") / "qwen")
 
 
 @pytest.fixture
 def no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without internet: the hub's cache is all there is, and it is empty."""
+    """A machine without internet access: only the hub's cache, which is empty."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"

@@ -1,4 +1,4 @@
-"""Tokens, loss mask and patches of a Qwen VL model, with its real image processor and a tokenizer made on the spot."""
+"""Tokens, loss mask and patches of a Qwen VL model, with its real image processor and a tokenizer built for tests."""
 
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,14 @@ def processor(tmp_path_factory: pytest.TempPathFactory) -> QwenProcessor:
 
 
 def turns(caption: str = "picture 5 – größer") -> list[dict[str, Any]]:
-    """A conversation with that caption."""
+    """Return a conversation with that caption."""
     made = conversation(5)["conversation"]
     made[1]["content"][0]["text"] = caption
     return made
 
 
 def with_template(processor: QwenProcessor, template: str, monkeypatch: pytest.MonkeyPatch) -> QwenProcessor:
-    """The processor with another chat template, for one test."""
+    """Give the processor another chat template for one test."""
     monkeypatch.setattr(processor.tokenizer, "chat_template", template)
     return processor
 
@@ -44,7 +44,7 @@ def with_template(processor: QwenProcessor, template: str, monkeypatch: pytest.M
     ("height", "width", "grid"), [(384, 512, [1, 26, 32]), (360, 480, [1, 26, 34]), (16, 24, [1, 24, 36])]
 )
 def test_patches_are_those_that_bridge_makes(processor, height, width, grid):
-    # 832 and 884 patches of 1536 values: the two batches of the tutorial.
+    # 832 and 884 patches of 1536 values: the tutorial's two batches.
     row = encode(processor, torch.rand(3, height, width), turns())
     assert row.grid.tolist() == [grid] and list(row.pixels.shape) == [grid[1] * grid[2], 1536]
     assert int((row.ids == processor.image_id).sum()) == grid[1] * grid[2] // 4
@@ -61,7 +61,7 @@ def test_caption_and_the_end_of_its_turn_count_for_the_loss(processor, template,
         thoughts = "<think>\n\n</think>\n\n" if template == THINKING else ""
         assert processor.tokenizer.decode(labels) == f"{thoughts}{caption}<|im_end|>\n"
         assert (batch.labels[number] == -100).sum() == 384 - len(labels)
-        # A label is the token after it.
+        # The label of a position is the token that follows it.
         places = batch.loss_mask[number].nonzero().flatten()
         assert batch.input_ids[number][places + 1].tolist() == labels.tolist()
 

@@ -1,4 +1,4 @@
-"""How the stage appears in Prefect, and that its plain modules do not need it."""
+"""The stage's names in Prefect, and that its plain modules do not import Prefect."""
 
 import subprocess
 import sys

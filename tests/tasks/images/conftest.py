@@ -1,4 +1,4 @@
-"""A downloader environment for the whole session, a small web, and metadata that points at it."""
+"""A downloader environment for the whole session, a small web server, and metadata with URLs on it."""
 
 import hashlib
 import shutil
@@ -64,13 +64,13 @@ class Slice:
 
 @pytest.fixture(scope="session")
 def downloader(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> DownloaderEnvironment:
-    """One environment for all test processes; build_environment itself lets only one of them build."""
+    """One environment for all test processes; build_environment itself allows only one process to build."""
     return build_environment(shared_folder(tmp_path_factory, worker_id) / "downloader-env")
 
 
 @pytest.fixture(scope="session")
 def official(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> DownloaderEnvironment:
-    """The official environment, for all test processes too."""
+    """The official environment, also for all test processes."""
     folder = shared_folder(tmp_path_factory, worker_id) / "downloader-env-official"
     return build_environment(folder, OFFICIAL_LOCK, lambda: find_python(None, OFFICIAL_PYTHON))
 
@@ -87,7 +87,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
 
 @pytest.fixture(scope="session")
 def worker_id(request: pytest.FixtureRequest) -> str:
-    """The name of the test process; pytest-xdist has the same fixture, if it is active."""
+    """The name of the test process, for runs without pytest-xdist, which has the same fixture."""
     return getattr(request.config, "workerinput", {}).get("workerid", "master")
 
 
@@ -106,7 +106,7 @@ def slice_(tmp_path: Path, web: Web) -> Slice:
 def finished(
     tmp_path_factory: pytest.TempPathFactory, downloader: DownloaderEnvironment
 ) -> Iterator[tuple[Slice, DownloadSummary]]:
-    """A slice that is downloaded already; tests only read it."""
+    """A downloaded slice that tests only read."""
     with serve() as web:
         made = make_slice(DataRoot(tmp_path_factory.mktemp("finished")), web)
         yield made, made.download(downloader)
@@ -114,24 +114,24 @@ def finished(
 
 @pytest.fixture
 def copied(tmp_path: Path, finished: tuple[Slice, DownloadSummary]) -> Slice:
-    """A copy of the finished slice, to damage."""
+    """A copy of the finished slice for tests that damage it."""
     return copy_of(finished[0], tmp_path / "data, root (1)")
 
 
 def copy_of(original: Slice, folder: Path) -> Slice:
-    """The same slice in another data root."""
+    """Copy the slice to another data root."""
     root = DataRoot(folder)
     shutil.copytree(original.root.path, root.path)
     return Slice(root, original.source.model_copy(update={"metadata_dir": root.metadata}), original.rows)
 
 
 def faulty_web(number: int) -> str:
-    """Rows 3, 13, 23, 33 are missing, 5, 15, 25, 35 a web page, 7, 17, 27, 37 slow, the others a picture."""
+    """Return a row's kind: 3, 13, 23, 33 missing; 5, 15, 25, 35 web page; 7, 17, 27, 37 slow; all others picture."""
     return {3: "missing", 5: "html", 7: "slow"}.get(number % 10, "ok")
 
 
 def make_slice(root: DataRoot, web: Web, kind: Callable[[int], str] = faulty_web) -> Slice:
-    """Write metadata of 40 rows, odd ones with a face; ``kind`` says what the web answers to a row."""
+    """Write metadata of 40 rows, odd ones with a face; ``kind`` chooses the server's answer to a row."""
     rows: list[dict[str, object]] = [
         {
             "uid": hashlib.md5(str(number).encode()).hexdigest(),

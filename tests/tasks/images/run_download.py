@@ -1,4 +1,4 @@
-"""A program that tests kill: download the slice whose description is the argument."""
+"""A program for tests that kill it: download the slice that the argument describes."""
 
 import json
 import sys

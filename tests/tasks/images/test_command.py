@@ -1,4 +1,4 @@
-"""What img2dataset is told."""
+"""The command line and settings that img2dataset receives."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_without_blurring_the_boxes_are_still_saved(tmp_path: Path) -> None:
 
 
 def job(root: Path, **settings: object) -> DownloadJob:
-    """A job whose metadata is there; nothing is started."""
+    """Return a job whose metadata exists; start nothing."""
     data = DataRoot(root)
     data.metadata.mkdir(parents=True)
     write(data.metadata / "a.parquet")

@@ -1,4 +1,4 @@
-"""Which shards are expected, and which count as done."""
+"""Expected shards, and which of them count as done."""
 
 import io
 import json

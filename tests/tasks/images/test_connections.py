@@ -1,6 +1,6 @@
-"""Which addresses a downloader process connects to: public ones only, over http and https, within the deadline.
+"""The addresses that a downloader process connects to: only public ones, over http and https, within the deadline.
 
-Names resolve as NETWORK says, and whatever it would connect to is checked: only loopback is ever reached.
+Names resolve as in NETWORK, and every address it would connect to is checked: only loopback is ever reached.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ PRIVATE = [
 
 @contextlib.contextmanager
 def listening() -> Iterator[tuple[int, socket.socket]]:
-    """A server that nobody should connect to: its port, and its socket."""
+    """Yield the port and the socket of a server; check that no client connects."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         yield listener.getsockname()[1], listener

@@ -1,4 +1,4 @@
-"""Downloads that are repeated, killed, resumed, refused: the real img2dataset on a loopback web."""
+"""Downloads that are repeated, killed, resumed or rejected: the real img2dataset on a loopback web server."""
 
 import json
 import os
@@ -32,7 +32,7 @@ FIRST_SHARD = 15
 
 @pytest.fixture
 def slow_slice(tmp_path: Path, web: Web) -> Slice:
-    """Its first shard comes at once, the others do not come while ``web.delay`` is long."""
+    """A slice whose first shard is fast; the others do not finish while ``web.delay`` is long."""
     web.delay = 4.0
     return make_slice(DataRoot(tmp_path / "slow"), web, lambda number: "ok" if number < FIRST_SHARD else "slow")
 
@@ -76,7 +76,7 @@ def test_second_run_does_nothing(copied: Slice, finished: tuple[Slice, DownloadS
 
 
 def modified(root: Path) -> dict[Path, int]:
-    """When each file of a data root was written."""
+    """Return the mtime of each file of a data root."""
     return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
 
 
@@ -152,12 +152,12 @@ def test_downloader_that_hangs_after_its_last_shard_is_ended(copied: Slice, monk
 
 
 def does_nothing(folder: Path) -> DownloaderEnvironment:
-    """A downloader that says something and exits with code 0."""
+    """Return a downloader that prints something and exits with code 0."""
     return says(folder, "echo one line; echo the last line; exit 0")
 
 
 def says(folder: Path, script: str) -> DownloaderEnvironment:
-    """A shell script in the place of the downloader."""
+    """Return a downloader that is a shell script."""
     fake = folder / "python"
     fake.write_text(f"#!/bin/sh\n{script}\n")
     fake.chmod(0o755)

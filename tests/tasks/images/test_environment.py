@@ -1,4 +1,4 @@
-"""The downloader environment: built, reused, rebuilt, refused."""
+"""The downloader environment: built, reused, rebuilt, rejected."""
 
 import contextlib
 import multiprocessing
@@ -46,7 +46,7 @@ def test_good_environment_is_reused(downloader: DownloaderEnvironment, monkeypat
 
 @pytest.fixture(scope="module")
 def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Left half built, then built by two at once."""
+    """An environment that was left incomplete, then built by two processes at once."""
     folder = tmp_path_factory.mktemp("rebuilt") / "env"
     venv = [uv.find_uv_bin(), "venv", "--quiet", "--prompt", module.PROMPT, "--python", sys.executable, folder]
     subprocess.run(venv, check=True)
@@ -79,7 +79,7 @@ def test_environment_that_lost_a_package_is_not_good(rebuilt: Path) -> None:
 
 @contextlib.contextmanager
 def without(path: Path) -> Iterator[None]:
-    """Take something out of an environment for a while."""
+    """Remove a part of an environment while the block runs."""
     aside = path.rename(path.with_name("aside"))
     yield
     aside.rename(path)

@@ -1,4 +1,4 @@
-"""The flow download-images as a user starts it: official downloader, look at the metadata, a view of how far it is."""
+"""The flow download-images as a user starts it: official downloader, metadata check, progress view."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("faults")
 
 @pytest.fixture
 def arguments(tmp_path: Path, web: Web, official: DownloaderEnvironment, upstream: Upstream) -> list[str]:
-    """The command line of the official downloader for a slice of its own."""
+    """The command line of the official downloader, for a separate slice."""
     slice_ = make_slice(DataRoot(tmp_path / "root"), web)
     environment = official.python.parents[1]
     return [
@@ -33,7 +33,7 @@ def arguments(tmp_path: Path, web: Web, official: DownloaderEnvironment, upstrea
 
 
 def slice_file(slice_: Slice) -> Path:
-    """Pins for the metadata that lies there already."""
+    """Write a slice file that pins the existing metadata; return its path."""
     files = [
         {
             "name": path.name,
@@ -50,7 +50,7 @@ def slice_file(slice_: Slice) -> Path:
 
 
 def artifact(api: str, key: str) -> dict[str, object]:
-    """The latest artifact under a key, as the UI gets it."""
+    """Return the latest artifact with a key, as the UI receives it."""
     found: dict[str, object] = httpx.get(f"{api}/artifacts/{key}/latest", timeout=30, auth=credentials()).json()
     return found
 

@@ -1,4 +1,4 @@
-"""Metadata whose columns have types that Arrow casts without loss: looked at, and downloaded by both downloaders."""
+"""Metadata columns of types that Arrow casts without loss: checked, and downloaded by both downloaders."""
 
 from pathlib import Path
 
@@ -27,12 +27,12 @@ TYPES = {
 
 
 def as_text(column: pa.ChunkedArray, text: pa.DataType) -> pa.ChunkedArray:
-    """Cast strings; to a dictionary by way of Arrow's own encoding."""
+    """Cast strings; for a dictionary, use Arrow's own encoding."""
     return (column.dictionary_encode() if pa.types.is_dictionary(text) else column).cast(text)
 
 
 def rewrite(folder: Path, text: pa.DataType, boxes: pa.DataType) -> None:
-    """Give every metadata file these types, in row groups of seven: each has a dictionary of its own."""
+    """Rewrite every metadata file with these types, in row groups of seven: each has its own dictionary."""
     for path in folder.glob("*.parquet"):
         table = pq.read_table(path)
         typed = {name: as_text(table[name].cast(pa.string()), text) for name in ("uid", "url", "text")}

@@ -1,4 +1,4 @@
-"""The official downloader: its checkout, its pinned environment, and what the two make of a small web."""
+"""The official downloader: its checkout, its pinned environment, and the shards that both downloaders write."""
 
 import re
 import subprocess
@@ -62,7 +62,7 @@ def test_official_download(official: DownloaderEnvironment, slice_: Slice, offic
 
 
 def assert_noted(slice_: Slice, official: DownloaderEnvironment, settings: DownloadSettings) -> None:
-    """The environment and the commit are written down, and a second run has nothing to do."""
+    """Check that the environment and the commit are recorded, and that a second run has nothing to do."""
     written = (slice_.root.path / "downloader-environment.txt").read_text()
     assert "opencv-python-headless==4.6.0.66" in written.splitlines() and "cv2 4.6.0" in written
     receipt = read_receipt(slice_.root.download / "receipt.json")

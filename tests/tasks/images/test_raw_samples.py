@@ -1,4 +1,4 @@
-"""What the real img2dataset leaves: samples as the official downloader makes them."""
+"""Output of the real img2dataset: samples as the official downloader makes them."""
 
 import io
 import json
@@ -22,7 +22,7 @@ JSON_KEYS = (
 
 
 def samples(slice_: Slice) -> Iterator[tuple[dict[str, object], bytes, str]]:
-    """JSON, JPEG and TXT of every sample in every shard."""
+    """Yield JSON, JPEG and TXT of every sample in every shard."""
     for path in sorted(slice_.root.shards.glob("*.tar")):
         with tarfile.open(path) as tar:
             members = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
@@ -77,7 +77,7 @@ def row_number(meta: dict[str, object]) -> int:
 
 
 def change(jpeg: bytes, number: int) -> tuple[float, float]:
-    """Mean difference in brightness between a stored picture and its source: inside the face box, far from it."""
+    """Return the mean brightness difference between a stored picture and its source: in the face box, far from it."""
     stored = Image.open(io.BytesIO(jpeg)).convert("L")
     source = Image.open(io.BytesIO(picture(number))).convert("L").resize(stored.size, Image.Resampling.BOX)
     difference = np.abs(np.asarray(stored, float) - np.asarray(source, float))

@@ -1,4 +1,4 @@
-"""Shards fetched again whose failures were mostly transient: the better result stays, none is ever lost."""
+"""Shards with mostly transient failures are downloaded again: the better result stays, none is ever lost."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def flaky_web() -> Iterator[Web]:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory, flaky_web: Web, downloader: DownloaderEnvironment) -> Slice:
-    """Of the first shard all but five answers were 503 or 429; of the second, five were 404."""
+    """A slice: in the first shard, all but five answers were 503 or 429; in the second, five were 404."""
     root = DataRoot(tmp_path_factory.mktemp("flaky") / "root")
     slice_ = make_slice(root, flaky_web, lambda n: "busy" if n < 10 else "missing" if 15 <= n < 20 else "ok")
     assert slice_.download(downloader).totals.successes == 25
@@ -38,7 +38,7 @@ def original(tmp_path_factory: pytest.TempPathFactory, flaky_web: Web, downloade
 
 @pytest.fixture
 def half_failed(tmp_path: Path, original: Slice, flaky_web: Web) -> Slice:
-    """A copy of it; the web answers as it did then."""
+    """A copy of that slice; the server still gives the same answers."""
     flaky_web.instead.clear()
     return copy_of(original, tmp_path / "root")
 

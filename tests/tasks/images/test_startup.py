@@ -1,4 +1,4 @@
-"""What every Python process of a downloader environment starts with: limits on answers, user agent, no orphans."""
+"""Startup of every Python process of a downloader environment: limits on answers, user agent, no orphans."""
 
 import json
 import os
@@ -34,7 +34,7 @@ print(time.monotonic() - start)
 
 @contextmanager
 def serving(pieces: Iterable[bytes], pause: float = 0.0) -> Iterator[tuple[str, list[bytes]]]:
-    """A server that answers one request with these pieces; gives its address and what it was asked."""
+    """Answer one request with these pieces; yield the address and the received request."""
     asked: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -63,7 +63,7 @@ def fetch(
     network: str = "",
     proxy: str | None = None,
 ) -> tuple[str, float]:
-    """Return what a process with limits of 2 s and 1,000 bytes gets, and how long it took.
+    """Fetch in a process with limits of 2 s and 1,000 bytes; return its result and the time that it took.
 
     ``network`` is code that replaces parts of the process's network first.
     """

@@ -1,4 +1,4 @@
-"""Trouble that is seen early: disk, success rate, decoder, name resolution."""
+"""Problems that are detected early: disk, success rate, decoder, name resolution."""
 
 from pathlib import Path
 
@@ -24,12 +24,12 @@ API = "module 'albumentations' has no attribute 'longest_max_size'"
 
 
 def shard(successes: int, failures: dict[str, int], undecoded: int = 0) -> ShardStats:
-    """A shard of 100 attempts."""
+    """Return the stats of a shard with 100 attempts."""
     return ShardStats(100, successes, 100 - successes - undecoded, undecoded, failures)
 
 
 def found(*shards: ShardStats, attempts: int = 100) -> dict[str, bool]:
-    """Kind of trouble -> whether to stop."""
+    """Return the problems found: kind -> whether to stop."""
     settings = DownloadSettings(expected_success_rate=0.6, trouble=TroubleSettings(attempts=attempts))
     return {trouble.kind: trouble.stop for trouble in check_failures(list(shards), settings)}
 

@@ -1,4 +1,4 @@
-"""Downloads that would never end: a killed pool worker, servers that drip or hang, a downloader that only waits."""
+"""Downloads that would never end: a killed pool worker, servers that drip or hang, an idle downloader."""
 
 import os
 import signal
@@ -48,7 +48,7 @@ def test_killed_pool_worker_is_recovered_from(tmp_path: Path, web: Web, download
     settings = SETTINGS.model_copy(update={"response_timeout": 5, "stall_restarts": 3})
     summary = slice_.download(downloader, settings, Observer(kill_worker, said.append))
     assert killed and summary.totals.successes == 40
-    # On a busy machine the pool's new worker may come too late for the first run.
+    # On a busy machine the pool's new worker may start too late for the first run.
     assert said and all("no new shard and no new byte" in line and "0 workers at a shard" in line for line in said)
     assert marked_processes(MARK, mark(slice_.root.shards)) == []
 
@@ -91,7 +91,7 @@ def test_downloader_that_waits_for_nothing_is_given_up_with_the_shards_named(sli
 
 
 def test_restart_that_brings_a_shard_renews_the_budget(copied: Slice) -> None:
-    """Each run brings one shard, then fails: three runs are needed, one without a shard is allowed."""
+    """Complete one shard in each run, then fail: three runs are needed, one run without a shard is allowed."""
     shards, aside = copied.root.shards, copied.root.path / "aside"
     aside.mkdir()
     for path in shards.glob("*_stats.json"):

@@ -1,4 +1,4 @@
-"""A stand-in for the DataComp repository: a script with the interface, and the call of img2dataset, of the real one."""
+"""A stand-in for the DataComp repository: a script with the interface and the img2dataset call of the real one."""
 
 import os
 import subprocess
@@ -48,14 +48,14 @@ SCALES = 'def available_scales():\n    return ["small", "datacomp_1b"]\n'
 
 @dataclass(frozen=True)
 class Upstream:
-    """A repository, and the commit to check out."""
+    """A repository and the commit to check out."""
 
     url: str
     commit: str
 
 
 def make_upstream(folder: Path) -> Upstream:
-    """A bare repository whose pinned commit is not its newest."""
+    """Create a bare repository whose pinned commit is not its newest."""
     work, bare = folder / "work", folder / "datacomp.git"
     work.mkdir(parents=True)
     (work / "download_upstream.py").write_text(SCRIPT)
@@ -71,7 +71,7 @@ def make_upstream(folder: Path) -> Upstream:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git as somebody, whoever runs the tests."""
+    """Run git with a fixed identity, independent of the user's configuration."""
     names = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
     environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | dict.fromkeys(names, "test")
     done = subprocess.run(["git", *arguments], cwd=folder, env=environ, check=True, capture_output=True, text=True)

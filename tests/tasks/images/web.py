@@ -1,4 +1,4 @@
-"""A small web on the loopback interface: good pictures and what the real web answers instead."""
+"""A small web server on the loopback interface: good pictures, and the faults of real servers."""
 
 import io
 import socket
@@ -15,7 +15,7 @@ from PIL import Image
 
 
 def picture(number: int) -> bytes:
-    """A JPEG with structure everywhere (so that blurring shows), 128x96 for numbers above 30, else 64x48."""
+    """Return a JPEG with structure everywhere (so that blurring shows), 128x96 for numbers above 30, else 64x48."""
     block = 8 if number > 30 else 4
     noise = np.random.default_rng(number).integers(0, 256, (12, 16, 3), dtype=np.uint8)
     file = io.BytesIO()
@@ -40,20 +40,20 @@ class Handler(BaseHTTPRequestHandler):
             self.send(b"<html>not here</html>" if kind == "html" else picture(int(number)))
 
     def missing(self, _: int) -> None:
-        """A 404."""
+        """Send a 404."""
         self.send_error(404)
 
     def busy(self, _: int) -> None:
-        """A 429 and a 503 by turns."""
+        """Send a 429 or a 503, alternately."""
         self.send_error(429 if self.server.requests.total() % 2 else 503)
 
     def slow(self, number: int) -> None:
-        """A picture after a while."""
+        """Send a picture after a delay."""
         time.sleep(self.server.delay)
         self.send(picture(number))
 
     def drip(self, number: int) -> None:
-        """A picture, a byte at a time: no socket operation ever takes long."""
+        """Send a picture byte by byte: no single socket operation takes long."""
         self.head(len(picture(number)))
         for byte in picture(number):
             self.wfile.write(bytes([byte]))
@@ -62,41 +62,41 @@ class Handler(BaseHTTPRequestHandler):
                 return
 
     def hang(self, _: int) -> None:
-        """Nothing."""
+        """Send nothing."""
         self.server.stopping.wait(300)
 
     def reset(self, _: int) -> None:
-        """The connection is reset (closing with a linger time of zero sends RST instead of FIN)."""
+        """Reset the connection (closing with a linger time of zero sends RST instead of FIN)."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
 
     def loop(self, number: int) -> None:
-        """A redirect to the same address."""
+        """Redirect to the same address."""
         self.send_response(302)
         self.send_header("Location", f"/loop/{number}")
         self.end_headers()
 
     def huge(self, _: int) -> None:
-        """More bytes than a picture has, announced."""
+        """Send more bytes than a picture has, with a Content-Length."""
         self.head(self.server.huge_megabytes * 1_000_000)
         self.wfile.write(bytes(self.server.huge_megabytes * 1_000_000))
 
     def endless(self, _: int) -> None:
-        """As many, without saying so."""
+        """Send as many bytes without a Content-Length."""
         self.head(None)
         self.wfile.write(bytes(self.server.huge_megabytes * 1_000_000))
 
     def optout(self, number: int) -> None:
-        """A picture that must not be used."""
+        """Send a picture with an opt-out header."""
         self.send(picture(number), ("X-Robots-Tag", "noai"))
 
     def send(self, body: bytes, *headers: tuple[str, str]) -> None:
-        """A whole answer."""
+        """Send a complete answer."""
         self.head(len(body), *headers)
         self.wfile.write(body)
 
     def head(self, length: int | None, *headers: tuple[str, str]) -> None:
-        """Status and headers."""
+        """Send status and headers."""
         self.send_response(200)
         if length is not None:
             self.send_header("Content-Length", str(length))
@@ -105,16 +105,16 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *args: object) -> None:
-        """Be quiet."""
+        """Log nothing."""
 
     def log_error(self, *args: object) -> None:
-        """Be quiet."""
+        """Log nothing."""
 
 
 class Web(ThreadingHTTPServer):
-    """The server; counts requests by path. ``delay``: seconds that a slow picture takes.
+    """The server; counts requests by path. ``delay``: delay of a slow picture in seconds.
 
-    ``instead`` changes what a kind of URL answers.
+    ``instead`` replaces the answer of a kind of URL.
     """
 
     daemon_threads = True
@@ -132,12 +132,12 @@ class Web(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/{kind}/{number}"
 
     def handle_error(self, *args: object) -> None:
-        """A client that was killed is no news."""
+        """Ignore errors: a killed client is expected."""
 
 
 @contextmanager
 def serve() -> Iterator[Web]:
-    """A running web."""
+    """Run a server while the block runs."""
     web = Web()
     thread = threading.Thread(target=web.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()

@@ -1,4 +1,4 @@
-"""Write the table of fields that Bridge's configuration classes have, read from their source without importing it.
+"""Write the table of fields of Bridge's configuration classes, parsed from their source without importing it.
 
 Run it with a checkout of Megatron-Bridge and one of the Megatron-LM that it pins:
 ``python -m tests.tasks.megatron.bridge_fields BRIDGE MEGATRON_LM > tests/tasks/megatron/bridge-fields.json``
@@ -28,14 +28,14 @@ CLASSES = {
         (_ENERGON, "QwenVLEnergonTaskEncoderConfig"),
     ),
 }
-"""Sections of the configuration that overrides name, and the classes that they land on."""
+"""Sections of the configuration that overrides name, and the classes that they configure."""
 
 
 class Source:
     """The classes of both checkouts, by module and name."""
 
     def __init__(self, *packages: Path) -> None:
-        """Read the modules under ``packages``, each of them a folder on the import path."""
+        """Parse the modules under ``packages``, each of them a folder on the import path."""
         self._trees: dict[str, ast.Module] = {}
         for package in packages:
             for path in sorted(package.glob("megatron/**/*.py")):
@@ -43,7 +43,7 @@ class Source:
                 self._trees[module] = ast.parse(path.read_text(encoding="utf-8"))
 
     def fields_of(self, module: str, name: str) -> list[str]:
-        """Return the sorted fields of a class, those of its bases included. Raises LookupError if it has none."""
+        """Return the sorted fields of a class, including its bases. Raises LookupError if it has none."""
         fields = sorted(set(self._fields(module, name)))
         if not fields:
             raise LookupError(f"{module} defines and imports no dataclass {name}")
@@ -80,7 +80,7 @@ class Source:
 
 
 def table_of(bridge: Path, megatron: Path) -> dict[str, object]:
-    """Return the commits that were read, and the fields of every class, by section."""
+    """Return the parsed commits, and the fields of every class, by section."""
     source = Source(bridge / "src", megatron)
     sections = {
         section: {name: source.fields_of(module, name) for module, name in classes}

@@ -10,7 +10,7 @@ PLACE = {"account": "vision", "partition": "gpu"}
 
 
 def data_root(folder: Path) -> Path:
-    """A data root with an imported checkpoint."""
+    """Create a data root with an imported checkpoint."""
     root = folder / "root"
     checkpoint = root / "models" / "qwen3.6-35b-a3b-megatron"
     (checkpoint / "iter_0000000").mkdir(parents=True)
@@ -21,7 +21,7 @@ def data_root(folder: Path) -> Path:
 
 
 def bare_bridge(folder: Path) -> Path:
-    """A checkout that has the scripts by name only."""
+    """Create a checkout with empty scripts."""
     bridge = folder / "bridge"
     names = ("conversion/convert.sh", "conversion/run_conversion.py", "training/train.sh", "training/run_recipe.py")
     for name in names:
@@ -32,26 +32,26 @@ def bare_bridge(folder: Path) -> Path:
 
 
 def image(folder: Path) -> Path:
-    """A container image."""
+    """Create a container image."""
     path = folder / "megatron-bridge.sqsh"
     path.write_bytes(b"hsqs")
     return path
 
 
 def checkpoint_settings(folder: Path, **changes: Any) -> CheckpointSettings:
-    """The tutorial's import, on the places of ``folder``."""
+    """Return the tutorial's import settings, with the paths of ``folder``."""
     given = {**PLACE, "bridge_dir": folder / "bridge", "container_image": str(folder / "megatron-bridge.sqsh")}
     return CheckpointSettings.model_validate({**given, **changes})
 
 
 def training_settings(folder: Path, **changes: Any) -> TrainingSettings:
-    """The tutorial's training, on the places of ``folder``."""
+    """Return the tutorial's training settings, with the paths of ``folder``."""
     given = {**PLACE, "bridge_dir": folder / "bridge", "container_image": str(folder / "megatron-bridge.sqsh")}
     return TrainingSettings.model_validate({**given, **changes})
 
 
 def resolved_config(folder: Path, **changes: Any) -> dict[str, Any]:
-    """What Bridge resolves for the tutorial's training; ``changes`` by dotted key, with __ for the dots."""
+    """Return the config that Bridge resolves for the tutorial's training; ``changes`` by key, with __ for dots."""
     root = f"{folder}/root"
     model, revision = "Qwen/Qwen3.6-35B-A3B", "995ad96eacd98c81ed38be0c5b274b04031597b0"
     config: dict[str, Any] = {

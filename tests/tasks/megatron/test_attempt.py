@@ -1,4 +1,4 @@
-"""A launcher that was at work when the run that started it died."""
+"""A launcher that was running when the run that started it died."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from tasks.megatron.launch import LAUNCHER_LOG, found_again, read_record
 
 @pytest.fixture(autouse=True)
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """NeMo-Run's notes, with a job from before."""
+    """NeMo-Run's job file, with an earlier job."""
     monkeypatch.setenv("NEMORUN_HOME", str(tmp_path))
     (tmp_path / ".slurm_jobs").write_text("11 = log*,/elsewhere,LocalTunnel,{}\n")
     return tmp_path / ".slurm_jobs"

@@ -1,4 +1,4 @@
-"""What several jobs of one training logged, put together."""
+"""The combined logs of several jobs of one training."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ VALIDATION = " validation loss at iteration {step} on validation set | lm loss v
 
 
 def job(path: Path, steps: range, loss: str = "4.0") -> Path:
-    """The log of a job that went through ``steps``, with a checkpoint and a validation at the last one."""
+    """Write the log of a job that ran ``steps``, with a checkpoint and a validation at the last one."""
     text = "".join(STEP.format(step=step, loss=loss) for step in steps)
     path.write_text(text + CHECKPOINT.format(step=steps[-1]) + VALIDATION.format(step=steps[-1]))
     return path
@@ -27,7 +27,7 @@ def test_job_that_resumes_adds_to_what_the_jobs_before_it_logged(tmp_path):
         *((step, 4.0) for step in range(1, 6)),
         *((step, 3.0) for step in range(6, 11)),
     ]
-    # What the first job saved at step 7 was done again.
+    # The second job repeated step 7, so the first job's checkpoint of that step no longer counts.
     assert whole.checkpoints == (10,) and whole.validation == ((10, 2.5),)
     assert read_history(tmp_path / "log.json") == whole
 

@@ -1,4 +1,4 @@
-"""What is read from a log in Megatron's format."""
+"""Values parsed from a log in Megatron's format."""
 
 import base64
 import io
@@ -33,7 +33,7 @@ def test_steps_that_a_resumed_job_repeats_count_once(tmp_path):
     (tmp_path / "b").write_text("".join(line.format(step, 3.0) for step in (20, 30, 40)))
     (tmp_path / "c").write_text(line.format(10, 5.0))
     log = read_training_log([tmp_path / "a", tmp_path / "b"])
-    # A job that Slurm requeued began again: what it had logged before no longer counts.
+    # A requeued job starts over: what it logged before no longer counts.
     assert [entry.step for entry in read_training_log([tmp_path / "a", tmp_path / "c"]).iterations] == [10]
     assert [(entry.step, entry.loss) for entry in log.iterations] == [(10, 4.0), (20, 3.0), (30, 3.0), (40, 3.0)]
 

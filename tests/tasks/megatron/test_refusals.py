@@ -1,4 +1,4 @@
-"""Every setting that is refused, and that the refusal names it."""
+"""Every rejected setting, and that the error names it."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""The commands, word for word."""
+"""The rendered commands, word for word."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ def golden(name: str, text: str) -> None:
 
 
 def copied(submission: Submission) -> str:
-    """The command alone, on one line."""
+    """Return the command alone, on one line."""
     return shell_command(submission).replace("\\\n", "").splitlines()[-1]
 
 
@@ -127,7 +127,7 @@ def test_every_override_is_a_field_of_the_class_that_it_lands_on():
 
 
 def _keys_of_all_modes(route: str) -> set[str]:
-    """Keys that are rendered on this route: for every mode, both ways to run, and with every optional setting given."""
+    """Return the keys rendered on this route: for every mode, both ways to run, and with every optional setting."""
     keys = set()
     for mode, run_by in itertools.product(("pretrain", "sft", "lora", "dora"), ("launcher", "allocation")):
         sizes = dict.fromkeys(("tp", "pp", "cp", "ep", "etp", "eval_interval", "eval_iters"), 1)
@@ -162,7 +162,7 @@ def test_training_goes_on_from_its_newest_complete_checkpoint(place):
     (saved / "latest_checkpointed_iteration.txt").write_text("500\n")
     assert "checkpoint.load=null" in render_training(root, settings).command  # empty: its writer was killed
     (saved / "iter_0000500" / "common.pt").write_bytes(b"")
-    assert "checkpoint.load=null" in render_training(root, settings).command  # killed before its configuration
+    assert "checkpoint.load=null" in render_training(root, settings).command  # killed before it wrote its configuration
     (saved / "iter_0000500" / "run_config.yaml").write_text("model: {}")
     assert f"checkpoint.load={saved}" in render_training(root, settings).command
     fresh = training_settings(place, resume=False)

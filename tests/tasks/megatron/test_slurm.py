@@ -1,4 +1,4 @@
-"""Slurm's answers, read; those of a real one are in tests/slurm."""
+"""Parsing of Slurm's answers; tests/slurm tests a real Slurm."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ FORGOTTEN = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
 
 @pytest.fixture
 def commands(tmp_path, monkeypatch):
-    """Stand-ins for Slurm's commands that answer as told."""
+    """Return a function that installs stand-ins for Slurm's commands."""
 
     def answer(**scripts: str) -> None:
         for name, script in scripts.items():

@@ -1,4 +1,4 @@
-"""What a training resolved, held against what was asked."""
+"""The resolved configuration of a training, compared with its settings."""
 
 import pytest
 import yaml

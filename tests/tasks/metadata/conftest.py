@@ -16,13 +16,13 @@ ServeHub = Callable[..., AbstractContextManager[Hub]]
 
 @pytest.fixture
 def pins(tmp_path: Path) -> list[SliceFile]:
-    """The pins of the files that the hub serves, which lie in ``tmp_path / "served"``."""
+    """The pins of the files that the hub serves from ``tmp_path / "served"``."""
     return [write(tmp_path / "served" / name) for name in NAMES]
 
 
 @pytest.fixture
 def serve(tmp_path: Path, pins: list[SliceFile], monkeypatch: pytest.MonkeyPatch) -> ServeHub:
-    """Start the hub, with a script of faults a file, and point HF_ENDPOINT at it."""
+    """Return a function that starts the hub, with a list of faults for each file, and points HF_ENDPOINT at it."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("HF_TOKEN", raising=False)
 

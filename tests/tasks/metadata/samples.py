@@ -19,7 +19,7 @@ BOXES = pa.list_(pa.list_(pa.float64()))
 
 
 def table(rows: int = 40, seed: str = "a", boxes: pa.DataType = BOXES, text: pa.DataType = TEXT) -> pa.Table:
-    """Rows as DataComp has them; ``seed`` makes the content differ between files."""
+    """Return rows with DataComp's columns; ``seed`` makes the content differ between files."""
     captions = [str(n) if text == pa.int64() else f"caption {seed} {n}" for n in range(rows)]
     faces = [[[0.1, 0.2, 0.3, 0.4]] if pa.types.is_nested(boxes.value_type) else [0.1, 0.2]] * rows
     return pa.table(
@@ -34,35 +34,35 @@ def table(rows: int = 40, seed: str = "a", boxes: pa.DataType = BOXES, text: pa.
 
 
 def write(path: Path, content: pa.Table | None = None) -> SliceFile:
-    """Write a metadata file, and return its pin."""
+    """Write a metadata file and return its pin."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table(seed=path.stem) if content is None else content, path)
     return pin(path)
 
 
 def pin(path: Path) -> SliceFile:
-    """The pin of a Parquet file as it is now."""
+    """Return the pin of a Parquet file in its current state."""
     rows = pq.ParquetFile(path).metadata.num_rows
     return SliceFile(name=path.name, rows=rows, bytes=path.stat().st_size, sha256=sha256_of(path))
 
 
 def make_slice(*pins: SliceFile) -> Slice:
-    """A slice of these files."""
+    """Return a slice of these files."""
     return Slice(name="small", repo_id=REPO, revision=REVISION, files=pins)
 
 
 def flip_byte(path: Path, offset: int = 60) -> None:
-    """Change one byte, keep the size."""
+    """Change one byte and keep the size."""
     data = bytearray(path.read_bytes())
     data[offset] ^= 1
     path.write_bytes(data)
 
 
 def job(tmp_path: Path, pin: SliceFile, source: Source = SOURCE) -> FetchJob:
-    """The job that fetches a file into ``tmp_path / "metadata"``."""
+    """Return the job that fetches a file into ``tmp_path / "metadata"``."""
     return FetchJob(folder=tmp_path / "metadata", source=source, pin=pin)
 
 
 def files_in(folder: Path) -> set[str]:
-    """Names of everything in the folder, the notes of hashes apart."""
+    """Return the names of all files in the folder, without the fingerprint notes."""
     return {path.name for path in folder.iterdir()} - {".fingerprints"} if folder.exists() else set()

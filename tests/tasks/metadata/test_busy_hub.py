@@ -1,4 +1,4 @@
-"""A hub that asks to come back later is waited for, as long as it asks and our patience lasts."""
+"""A busy hub asks the client to retry later: we wait as long as it asks, up to our time limit."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Fetching from a hub that listens on a real socket: what arrives, what is refused, what is waited for."""
+"""Fetching from a hub on a real socket: accepted files, rejected files, and retries."""
 
 import contextlib
 import logging
@@ -290,7 +290,7 @@ def test_errors_survive_the_way_back_from_a_worker():
 
 @contextlib.contextmanager
 def static_server(folder: Path) -> Iterator[str]:
-    """A plain web server: the right files, none of a hub's headers."""
+    """Serve the right files from a plain web server, without a hub's headers; yield its address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
@@ -302,7 +302,7 @@ def static_server(folder: Path) -> Iterator[str]:
 
 
 def wait_until(happened, seconds: float = 30) -> None:
-    """Wait for a condition, generously: the machine may be busy."""
+    """Wait for a condition with a long timeout: the machine may be busy."""
     deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline, "it never happened"

@@ -1,4 +1,4 @@
-"""What a look at the metadata finds, and what it refuses."""
+"""Results and errors of the metadata check."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ Row = tuple[str | None, bytes | None, list[list[float | None] | None] | None]
 
 
 def write(path: Path, rows: Sequence[Row]) -> Path:
-    """A metadata file; captions are bytes, so that they can be something else than UTF-8."""
+    """Write a metadata file; captions are bytes, so that they can be invalid UTF-8."""
     captions = pa.array([row[1] for row in rows], pa.binary())
     text = pa.StringArray.from_buffers(len(rows), *captions.buffers()[1:], captions.buffers()[0])
     boxes = pa.array([row[2] for row in rows], pa.list_(pa.list_(pa.float64())))

@@ -1,4 +1,4 @@
-"""Making a slice from what a hub serves."""
+"""Making a slice from the files of a hub."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Slices: the tutorial's numbers, and what is said about a slice file that cannot be used."""
+"""Slices: the tutorial's numbers, and the errors for invalid slice files."""
 
 import pickle
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_what_the_caller_gives_wins_over_the_slice(tmp_path: Path):
 
 
 def test_what_a_form_sends_untouched_is_not_given(tmp_path: Path):
-    """The Prefect UI sends every field of a group once it is opened."""
+    """Send every field of a group, as the Prefect UI does after it was opened."""
     mine = load(tmp_path, gate={"minimum_successes": 5}, convert={"prompt": "Say.", "maximum_samples": 9})
     assert mine.gate_settings(GateSettings(**GateSettings().model_dump()), 10).minimum_successes == 5
     form = ConvertSettings(**ConvertSettings(max_samples_per_tar=7).model_dump())

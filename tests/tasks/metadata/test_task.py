@@ -1,4 +1,4 @@
-"""The stage as a flow calls it: its tasks' functions, one job a file, then the manifest."""
+"""The stage as a flow calls it: the functions of its tasks, one job for each file, then the manifest."""
 
 import subprocess
 import sys

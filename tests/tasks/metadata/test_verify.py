@@ -1,4 +1,4 @@
-"""Files in the metadata folder that are not what is pinned, and what is said about them."""
+"""Files in the metadata folder that differ from their pins, and the errors for them."""
 
 import os
 import shutil

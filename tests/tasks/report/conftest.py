@@ -12,19 +12,19 @@ from tests.tasks.report.dataset import prepared_root
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> DataRoot:
-    """A prepared data root; tests leave it as it is."""
+    """A prepared data root that tests do not change."""
     return prepared_root(tmp_path_factory.mktemp("report") / "root")
 
 
 @pytest.fixture(scope="session")
 def catalogue(data: DataRoot) -> Catalogue:
-    """Its catalogue."""
+    """Catalogue of the prepared data root."""
     return read_catalogue(places_in_root(data, "energon"))
 
 
 @pytest.fixture(scope="session")
 def report(data: DataRoot) -> Path:
-    """Its report."""
+    """Report of the prepared data root."""
     from tasks.contracts.settings import ReportSettings
     from tasks.report.report import write_report
 

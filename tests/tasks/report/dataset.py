@@ -1,4 +1,4 @@
-"""A small prepared data root with what a report must cope with: hostile texts, odd pictures, repeats, opt-outs."""
+"""A small prepared data root with difficult content: hostile texts, odd pictures, repeats, opt-outs."""
 
 import io
 from pathlib import Path
@@ -27,26 +27,26 @@ NUMBER = 60
 
 
 def jpeg(pixels: np.ndarray) -> bytes:
-    """The array as a JPEG."""
+    """Return the array as a JPEG."""
     data = io.BytesIO()
     Image.fromarray(pixels.astype(np.uint8)).save(data, "JPEG", quality=95)
     return data.getvalue()
 
 
 def noise(height: int = 64, width: int = 96) -> np.ndarray:
-    """Pixels of every colour."""
+    """Return pixels of every colour."""
     return np.random.default_rng(1).integers(0, 255, (height, width, 3))
 
 
 def banded() -> bytes:
-    """A picture whose lower half a decoder filled."""
+    """Return a picture whose lower half a decoder filled."""
     pixels = noise()
     pixels[32:] = 128
     return jpeg(pixels)
 
 
 def _changes(number: int) -> tuple[str, dict[str, Any]]:
-    """Caption, and what is special about the sample."""
+    """Return the caption, and the peculiarities of the sample."""
     special: dict[int, tuple[str, dict[str, Any]]] = {
         1: (SCRIPT, {"url": 'http://evil.example/"><script>alert(1)</script>'}),
         2: (REVERSED, {"url": "javascript:alert(document.domain)"}),
@@ -78,7 +78,7 @@ def _sample(number: int) -> tuple[Members, dict[str, Any]]:
 
 
 def prepared_root(folder: Path, *, tables: bool = True) -> DataRoot:
-    """Download (as it were), audit and convert three shards. ``tables``: whether the downloader's tables are there."""
+    """Write, audit and convert three shards. ``tables``: whether the downloader's tables exist."""
     data = DataRoot(folder)
     for shard in range(3):
         samples = [_sample(number) for number in range(20 * shard, 20 * shard + 20)]

@@ -1,4 +1,4 @@
-"""The data set that the viewer's benchmark makes is one that the viewer shows."""
+"""The viewer can show the dataset that its benchmark makes."""
 
 from benchmarks.viewer import make_dataset
 from tasks.report.catalogue import read_catalogue

@@ -1,4 +1,4 @@
-"""The catalogue tells of every sample what the conversion did with it."""
+"""The catalogue shows the conversion's result for every sample."""
 
 import shutil
 import tarfile

@@ -1,4 +1,4 @@
-"""Which pictures are called odd, and what happens to bytes that are none."""
+"""Pictures that are classified as odd, and bytes that are not a picture."""
 
 import io
 
@@ -12,7 +12,7 @@ from tests.tasks.report.dataset import banded, jpeg, noise
 
 
 def white_below() -> bytes:
-    """A product on white: flat below, but no decoder's work."""
+    """Return a product on a white background: its lower part is flat, but not because of a decoder."""
     pixels = noise()
     pixels[32:] = 255
     return jpeg(pixels)

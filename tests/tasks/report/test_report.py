@@ -1,4 +1,4 @@
-"""The report: its facts, its safety, and that equal data give equal bytes."""
+"""The report: correct, safe, and the same bytes for the same data."""
 
 import base64
 import hashlib
@@ -76,7 +76,7 @@ def test_texts_of_the_web_are_escaped(page):
     assert "<script>document.title" not in page
     assert "&lt;script&gt;document.title" in page
     assert 'onerror="' not in page
-    assert "javascript:alert" in page  # shown as text, in no attribute
+    assert "javascript:alert" in page  # shown as text, not in an attribute
     assert "\u202e" not in page
     assert not re.search(r'="[^"]*javascript:', page)
     assert "<b>$x" not in page

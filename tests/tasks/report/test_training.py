@@ -1,4 +1,4 @@
-"""The report of a training, from what its jobs logged."""
+"""The report of a training, from the logs of its jobs."""
 
 import re
 from pathlib import Path

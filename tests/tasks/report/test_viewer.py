@@ -1,4 +1,4 @@
-"""The viewer: what it finds, and that a request gets nothing but samples out of it."""
+"""The viewer: its search results, and that requests can read only samples."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""What status tells of roots in every state: nothing begun, killed, harmed, failed, finished, foreign."""
+"""Status of data roots in every state: not started, killed, damaged, failed, finished, not ours."""
 
 import io
 import json
@@ -53,7 +53,7 @@ def indexed(audited: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(indexed: Path, tmp_path: Path) -> Path:
-    """A copy to do harm to."""
+    """A copy for tests that damage it."""
     shutil.copytree(indexed, tmp_path / "root")
     return tmp_path / "root"
 

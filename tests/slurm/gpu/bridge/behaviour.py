@@ -1,4 +1,4 @@
-"""What a test wants the jobs of the stand-in to do: ``behaviour.json``, {moment: "fail" | "wait"} and "resolved"."""
+"""Behaviour that a test chooses for the stand-in: ``behaviour.json``, {moment: "fail" | "wait"} and "resolved"."""
 
 import json
 import os
@@ -10,7 +10,7 @@ _FILE = Path(__file__).with_name("behaviour.json")
 
 
 def act(moment: str) -> None:
-    """Fail or wait for ever, if this is the moment; once the test has changed its mind, go on."""
+    """Fail or wait at this moment if the test asks for it; a waiting job continues when the test changes its mind."""
     print(f"rank {os.environ['SLURM_PROCID']} of {os.environ['SLURM_NTASKS']}: {moment}", flush=True)
     if wanted(moment) == "fail":
         print(f"RuntimeError: NCCL fell over at {moment}", flush=True)
@@ -20,12 +20,12 @@ def act(moment: str) -> None:
 
 
 def changes() -> dict[str, object]:
-    """Sections that the resolved configuration gets instead of those that were asked for."""
+    """Return sections that replace the requested ones in the resolved configuration."""
     return _read().get("resolved", {})
 
 
 def save(folder: Path, iteration: int) -> None:
-    """Write a checkpoint as Bridge does: the files, the tracker, then the configuration."""
+    """Save a checkpoint in Bridge's order: the files, the tracker, then the configuration."""
     checkpoint = folder / f"iter_{iteration:07d}"
     checkpoint.mkdir(parents=True, exist_ok=True)
     (checkpoint / "common.pt").write_bytes(os.urandom(16))
@@ -34,7 +34,7 @@ def save(folder: Path, iteration: int) -> None:
 
 
 def wanted(moment: str) -> object:
-    """What shall happen at that moment."""
+    """Return the behaviour that the test chose for that moment."""
     return _read().get(moment)
 
 

@@ -1,6 +1,6 @@
-"""Stand-in for Megatron-Bridge's two launchers: they parse as strictly as the real ones, and submit to a real Slurm.
+"""Stand-in for Megatron-Bridge's two launchers: it parses as strictly as the real ones and submits to a real Slurm.
 
-Written from the documented flags of setup_conversion.py and setup_experiment.py. Their jobs run without a container.
+Written from the documented flags of setup_conversion.py and setup_experiment.py. The jobs run without a container.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main() -> None:
         sys.exit(1)
     job = submitted.stdout.strip()
     if home := os.environ.get("NEMORUN_HOME"):
-        # As NeMo-Run does where there is no accounting: it notes the job, then fails before it has named it.
+        # NeMo-Run does this without accounting: it records the job, then fails before it has printed its id.
         with (Path(home) / ".slurm_jobs").open("a") as notes:
             notes.write(f"{job} = log*,{HERE},LocalTunnel,{{}}\n")
         sys.exit("sacct: error: Slurm accounting storage is disabled")
@@ -126,7 +126,7 @@ def _script(options: argparse.Namespace, program: list[str]) -> str:
 
 
 def _wait(job: str) -> None:
-    # For ever, if the test wants so: as NeMo-Run does where there is no accounting.
+    # Wait forever if the test asks for it: NeMo-Run does this without accounting.
     while (
         behaviour.wanted("launcher") or subprocess.run(["squeue", "-h", "-j", job], capture_output=True).stdout.strip()
     ):

@@ -1,4 +1,4 @@
-"""Stand-in for Bridge's conversion program: one process a GPU; the first writes the checkpoint."""
+"""Stand-in for Bridge's conversion program: one process for each GPU; the first writes the checkpoint."""
 
 import argparse
 import os
@@ -10,7 +10,7 @@ import behaviour
 
 
 def main() -> None:
-    """Parse strictly, then do what the test asked for."""
+    """Parse strictly, then behave as the test chose."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("command", choices=["import"])
     parser.add_argument("--device", choices=["gpu"], required=True)

@@ -1,4 +1,4 @@
-"""Stand-in for Bridge's training program: one process a GPU; the first resolves, logs and saves as Megatron does."""
+"""Stand-in for Bridge's training program: one process for each GPU; the first resolves, logs and saves."""
 
 import argparse
 import json
@@ -28,7 +28,7 @@ FLAGS = {
 
 
 def main() -> None:
-    """Parse strictly, resolve, then train as the test asked for."""
+    """Parse strictly, resolve, then train as the test chose."""
     resolved = _resolve()
     behaviour.act("train-start")
     if os.environ["SLURM_PROCID"] != "0":
