@@ -76,7 +76,9 @@ def check_index(dataset_dir: Path, manifest: Manifest) -> None:
     if missing := meta.missing_files(dataset_dir, manifest):
         raise DatasetError(f"{dataset_dir} is not indexed: {', '.join(missing[:5])} missing; index it first")
     if (dataset_dir / META / meta.DATASET_FILE).read_bytes() != DATASET_YAML:
-        raise DatasetError(f"{dataset_dir / META / meta.DATASET_FILE} has unexpected content; index again")
+        raise DatasetError(
+            f"{dataset_dir / META / meta.DATASET_FILE} is not the one that this project writes; index again"
+        )
     meta.check_counts(dataset_dir, manifest)
     meta.check_members(dataset_dir, manifest)
     meta.check_offsets(dataset_dir, manifest)
