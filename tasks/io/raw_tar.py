@@ -69,11 +69,13 @@ def list_raw_tars(folder: Path) -> list[Path]:
 
     Raises ShardError if the folder is missing or empty, if a tar is not a file (a folder, a broken link), or if names
     differ in length: lexical and numeric order would then differ, and the first samples would come from the wrong
-    shards.
+    shards. Raises OSError if the folder cannot be read.
     """
     if not folder.is_dir():
         raise ShardError(f"{folder} is not a folder; name the folder that holds the raw shards (*.tar)")
-    tars = sorted((p for p in folder.glob("*.tar") if not p.name.startswith(".")), key=lambda p: p.name)
+    # A glob would take a folder that may not be read for an empty one.
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".tar") and not name.startswith("."))
+    tars = [folder / name for name in names]
     if not tars:
         raise ShardError(f"{folder} holds no *.tar; name the folder that holds the raw shards")
     no_file = next((p for p in tars if not p.is_file()), None)
