@@ -74,8 +74,8 @@ def list_raw_tars(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise ShardError(f"{folder} is not a folder; name the folder that holds the raw shards (*.tar)")
     # A glob would take a folder that may not be read for an empty one.
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".tar") and not name.startswith("."))
-    tars = [folder / name for name in names]
+    names = sorted(path.name for path in folder.iterdir())
+    tars = [folder / name for name in names if name.endswith(".tar") and not name.startswith(".")]
     if not tars:
         raise ShardError(f"{folder} holds no *.tar; name the folder that holds the raw shards")
     no_file = next((p for p in tars if not p.is_file()), None)
