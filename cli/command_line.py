@@ -3,6 +3,8 @@
 import difflib
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
@@ -16,6 +18,8 @@ from pydantic_settings import (
 )
 
 from cli.variables import describe_variables, options_not_given
+from tasks.contracts import errors
+from tasks.contracts.errors import PipelineError
 from tasks.contracts.plain_text import UNSHOWN
 from tasks.io.files import shown_text
 
@@ -112,6 +116,16 @@ def say(message: str) -> None:
     """Print an error message on stderr, without characters that a terminal would interpret."""
     lines = [shown_text(line) for line in message.splitlines()]
     sys.stderr.write("\n".join(["error: " + lines[0], *lines[1:]]) + "\n")
+
+
+@contextmanager
+def exit_with_message() -> Iterator[None]:
+    """Exit with a message on stderr if the block raises a PipelineError: 2 for bad settings, 1 for all others."""
+    try:
+        yield
+    except PipelineError as error:
+        say(str(error))
+        raise SystemExit(BAD_ARGUMENTS if isinstance(error, errors.SettingsError) else FAILED) from None
 
 
 def _shortened(value: Any) -> str:

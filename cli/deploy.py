@@ -3,10 +3,10 @@
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
-from cli.command_line import BAD_ARGUMENTS, FAILED, INTERRUPTED, CommandLine, read_arguments, say
+from cli.command_line import INTERRUPTED, CommandLine, exit_with_message, read_arguments
 from deployments.deploy import DEFAULT_CLUSTER, PoolName, deploy
 from deployments.patience import PATIENCE_SECONDS, print_line
-from tasks.contracts.errors import PipelineError, SettingsError
+from tasks.contracts.errors import SettingsError
 
 
 class DeployCommandLine(CommandLine):
@@ -27,14 +27,9 @@ def main(arguments: list[str]) -> None:
     """Deploy to the configured server and print each step. Exit with 2 for bad arguments, 1 for a failure."""
     options = read_arguments(DeployCommandLine, arguments, "deploy")
     try:
-        if not PREFECT_API_URL.value():
-            raise SettingsError("PREFECT_API_URL is not set: name the server to deploy to, as http://host:4200/api")
-        deploy(options.pool, print_line, options.cluster, options.patience_seconds)
-    except SettingsError as error:
-        say(str(error))
-        raise SystemExit(BAD_ARGUMENTS) from None
-    except PipelineError as error:
-        say(str(error))
-        raise SystemExit(FAILED) from None
+        with exit_with_message():
+            if not PREFECT_API_URL.value():
+                raise SettingsError("PREFECT_API_URL is not set: name the server to deploy to, as http://host:4200/api")
+            deploy(options.pool, print_line, options.cluster, options.patience_seconds)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None

@@ -8,12 +8,11 @@ from typing import Any
 
 from pydantic import Field, ValidationError, create_model
 
-from cli.command_line import BAD_ARGUMENTS, FAILED, CommandLine, read_arguments, say
+from cli.command_line import BAD_ARGUMENTS, CommandLine, exit_with_message, read_arguments, say
 from deployments.slurm.attempt import COMMAND
 from deployments.slurm.configuration import job_of
 from deployments.slurm.script import render
 from tasks.contracts.cluster_profile import load_profile
-from tasks.contracts.errors import PipelineError, SettingsError
 from tasks.contracts.job_variables import JobVariables
 
 
@@ -60,15 +59,10 @@ def create(arguments: list[str]) -> None:
 def _errors_as_sentences() -> Iterator[None]:
     """Exit with a line for each error: 2 for bad arguments, 1 for a failure."""
     try:
-        yield
+        with exit_with_message():
+            yield
     except ValidationError as error:
         for fault in error.errors():
             where = ".".join(str(part) for part in fault["loc"]) or "job variables"
             say(f"{where}: {fault['msg'].removeprefix('Value error, ')}")
         raise SystemExit(BAD_ARGUMENTS) from None
-    except SettingsError as error:
-        say(str(error))
-        raise SystemExit(BAD_ARGUMENTS) from None
-    except PipelineError as error:
-        say(str(error))
-        raise SystemExit(FAILED) from None
