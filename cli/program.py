@@ -9,12 +9,11 @@ from prefect import Flow
 from prefect.exceptions import TerminationSignal
 from pydantic import Field, create_model
 
-from cli.command_line import BAD_ARGUMENTS, DONE, FAILED, INTERRUPTED, FlowCommandLine, read_arguments, say
+from cli.command_line import DONE, FAILED, INTERRUPTED, FlowCommandLine, exit_with_message, read_arguments, say
 from cli.results import print_result
 from cli.server import prefect_api
 from cli.terminal import announce_ui, show_progress
 from cli.variables import variables_of
-from tasks.contracts.errors import PipelineError, SettingsError
 from tasks.io.storage import in_words
 
 
@@ -27,18 +26,12 @@ def run_program(flow: Flow[..., Any], arguments: list[str] | None = None, comman
     # Prefect raises SIGTERM again after its run has ended; the default handler would end this program silently.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with prefect_api() as api:
+        with exit_with_message(), prefect_api() as api:
             announce_ui(api, given.quiet)
             with show_progress(given.quiet):
                 result = flow(**parameters_of(flow, given))
             if not given.only_json:
                 print_result(flow.name, result, api)
-    except SettingsError as error:
-        say(str(error))
-        raise SystemExit(BAD_ARGUMENTS) from None
-    except PipelineError as error:
-        say(str(error))
-        raise SystemExit(FAILED) from None
     except OSError as error:
         told = in_words(error)
         if told is None:
@@ -46,7 +39,7 @@ def run_program(flow: Flow[..., Any], arguments: list[str] | None = None, comman
         say(str(told))
         raise SystemExit(FAILED) from None
     except (KeyboardInterrupt, TerminationSignal):
-        say("ended from outside; start it again to go on: finished work is kept")
+        say("interrupted; rerun the same command to resume: finished work is kept")
         raise SystemExit(INTERRUPTED) from None
     sys.stdout.write(result.model_dump_json() + "\n")
     raise SystemExit(DONE)

@@ -180,7 +180,7 @@ def test_an_ended_flow_leaves_no_process_and_a_rerun_does_only_what_was_in_fligh
         until(lambda: not processes_of(faults), 60)
         assert flow.returncode == status, errors.decode()
     # The output after SIGTERM. After SIGKILL, Dask's workers print output that we do not control.
-    assert b"start it again to go on" in errors and b"Traceback" not in errors, errors.decode()
+    assert b"interrupted; rerun the same command to resume" in errors and b"Traceback" not in errors, errors.decode()
 
     faults.heal("scan-00000002")
     subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, timeout=200)
